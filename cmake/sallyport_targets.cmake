@@ -1,0 +1,150 @@
+# How Sallyport's targets are made. Every folder lists its sources by name and calls these functions, so warnings,
+# include roots and labels are decided here once.
+#
+#   sallyport_add_library(NAME [INTERFACE] [PUBLIC_API] SOURCES ...
+#                         [PUBLIC_DEPENDENCIES ...] [PRIVATE_DEPENDENCIES ...])
+#   sallyport_add_executable(NAME [PUBLIC_API] SOURCES ... [DEPENDENCIES ...])
+#   sallyport_add_test(NAME SOURCES ... [DEPENDENCIES ...] [LABELS ...] [TIMEOUT seconds])
+#
+# Include roots: include/ (<sallyport/mutex.hpp>) and src/ ("base/result.hpp"); tests and programs also see the
+# repository's root ("sim/world.hpp"). PUBLIC_API keeps src/ out of sight: of a library's users, or of a program.
+
+include_guard(GLOBAL)
+
+find_path(SALLYPORT_TL_EXPECTED_DIR tl/expected.hpp)
+if(NOT SALLYPORT_TL_EXPECTED_DIR)
+  message(FATAL_ERROR "<tl/expected.hpp> was not found. Install the Debian package libexpected-dev.")
+endif()
+add_library(tl_expected INTERFACE)
+target_include_directories(tl_expected SYSTEM INTERFACE ${SALLYPORT_TL_EXPECTED_DIR})
+
+# Adds a folder's CMakeLists.txt. A folder that has none yet is skipped.
+function(sallyport_add_folder folder)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${folder}/CMakeLists.txt)
+    add_subdirectory(${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_BINARY_DIR}/${folder})
+  else()
+    message(STATUS "Skipped: ${folder} has no CMakeLists.txt")
+  endif()
+endfunction()
+
+# What every object of ours is compiled with; never passed on to users of a library.
+function(sallyport_set_compile_options target)
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -Wconversion -Wshadow -Wnon-virtual-dtor -Werror
+    $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+  target_compile_definitions(${target} PRIVATE _GLIBCXX_ASSERTIONS)
+endfunction()
+
+function(sallyport_refuse_unknown_arguments function_name target)
+  if(ARGN)
+    message(FATAL_ERROR "${function_name}(${target}): unknown arguments: ${ARGN}")
+  endif()
+endfunction()
+
+function(sallyport_add_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "INTERFACE;PUBLIC_API" ""
+    "SOURCES;PUBLIC_DEPENDENCIES;PRIVATE_DEPENDENCIES")
+  sallyport_refuse_unknown_arguments(sallyport_add_library ${name} ${arg_UNPARSED_ARGUMENTS})
+
+  if(arg_INTERFACE)
+    if(arg_SOURCES OR arg_PRIVATE_DEPENDENCIES)
+      message(FATAL_ERROR "sallyport_add_library(${name}): an INTERFACE library has neither "
+        "SOURCES nor PRIVATE_DEPENDENCIES")
+    endif()
+    add_library(${name} INTERFACE)
+    set(visible INTERFACE)
+    set(hidden INTERFACE)
+  else()
+    add_library(${name} STATIC ${arg_SOURCES})
+    sallyport_set_compile_options(${name})
+    set(visible PUBLIC)
+    set(hidden PUBLIC)
+    if(arg_PUBLIC_API)
+      set(hidden PRIVATE)
+    endif()
+    target_link_libraries(${name} PRIVATE ${arg_PRIVATE_DEPENDENCIES})
+  endif()
+
+  target_compile_features(${name} ${visible} cxx_std_20)
+  target_include_directories(${name} ${visible} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  target_include_directories(${name} ${hidden} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+  target_link_libraries(${name} ${visible} ${arg_PUBLIC_DEPENDENCIES})
+endfunction()
+
+function(sallyport_add_executable name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "PUBLIC_API" "" "SOURCES;DEPENDENCIES")
+  sallyport_refuse_unknown_arguments(sallyport_add_executable ${name} ${arg_UNPARSED_ARGUMENTS})
+
+  add_executable(${name} ${arg_SOURCES})
+  sallyport_set_compile_options(${name})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  if(NOT arg_PUBLIC_API)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+  endif()
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDENCIES})
+endfunction()
+
+# One executable is one CTest test: asking every executable for its cases would slow the build.
+# The target sallyport_tests_<label> builds all tests of that label and nothing else.
+function(sallyport_label_test name)
+  foreach(label IN LISTS ARGN)
+    if(NOT TARGET sallyport_tests_${label})
+      add_custom_target(sallyport_tests_${label})
+    endif()
+    add_dependencies(sallyport_tests_${label} ${name})
+  endforeach()
+endfunction()
+
+function(sallyport_add_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;DEPENDENCIES;LABELS")
+  sallyport_refuse_unknown_arguments(sallyport_add_test ${name} ${arg_UNPARSED_ARGUMENTS})
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+
+  sallyport_add_executable(${name} SOURCES ${arg_SOURCES}
+    DEPENDENCIES ${arg_DEPENDENCIES} GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  sallyport_label_test(${name} ${arg_LABELS})
+endfunction()
+
+# Backends. src/backends/CMakeLists.txt names each in one line, then writes the registry.
+
+# Adds the folder of one backend. It must make the target sallyport_backend_<name> and, in
+# backends/<name>/<name>_backend.hpp, declare
+#   const backend_api::backend_descriptor& sallyport::backends::<name>_backend();
+function(sallyport_add_backend name)
+  sallyport_add_folder(src/backends/${name})
+  if(NOT TARGET sallyport_backend_${name})
+    message(FATAL_ERROR "src/backends/${name} must make the target sallyport_backend_${name}")
+  endif()
+  set_property(GLOBAL APPEND PROPERTY SALLYPORT_BACKENDS ${name})
+  set_property(GLOBAL APPEND PROPERTY SALLYPORT_BACKEND_TARGETS sallyport_backend_${name})
+endfunction()
+
+# Writes the source that knows all backends; SALLYPORT_BACKEND_REGISTRY_SOURCE (a global property) is its path.
+function(sallyport_write_backend_registry)
+  get_property(backends GLOBAL PROPERTY SALLYPORT_BACKENDS)
+  list(LENGTH backends SALLYPORT_REGISTRY_COUNT)
+  set(SALLYPORT_REGISTRY_INCLUDES "")
+  set(SALLYPORT_REGISTRY_ENTRIES "")
+  foreach(name IN LISTS backends)
+    string(APPEND SALLYPORT_REGISTRY_INCLUDES "#include \"backends/${name}/${name}_backend.hpp\"\n")
+    string(APPEND SALLYPORT_REGISTRY_ENTRIES "      &backends::${name}_backend(),\n")
+  endforeach()
+  set(source ${PROJECT_BINARY_DIR}/generated/backend_registry.cpp)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/backend_registry.cpp.in ${source} @ONLY)
+  set_property(GLOBAL PROPERTY SALLYPORT_BACKEND_REGISTRY_SOURCE ${source})
+endfunction()
+
+# Compiles the registry into `target` and links every backend.
+function(sallyport_link_backends target)
+  get_property(source GLOBAL PROPERTY SALLYPORT_BACKEND_REGISTRY_SOURCE)
+  get_property(backend_targets GLOBAL PROPERTY SALLYPORT_BACKEND_TARGETS)
+  target_sources(${target} PRIVATE ${source})
+  target_link_libraries(${target} PRIVATE ${backend_targets})
+endfunction()

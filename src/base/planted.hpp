@@ -1,0 +1,32 @@
+#pragma once
+
+namespace sallyport::base {
+
+/// Defects that the simulator's self-test can switch on, to prove that its checkers would notice
+/// them. They exist only in objects compiled with SALLYPORT_PLANTED_DEFECTS; in the product
+/// `planted()` is a constant false and leaves no code.
+enum class defect {
+  none,
+  renew_by_upsert,      ///< a renewal re-creates a lock that lapsed
+  deadline_from_reply,  ///< the lease is counted from the answer's arrival, not from the sending
+  deadline_from_grant_message,    ///< a handed-off lease is counted from the notice's arrival
+  lease_instead_of_claim_window,  ///< a handed-off lease is counted with its full length before its
+                                  ///< claim
+  full_lease_on_already_yours,    ///< "already yours" is taken for a fresh lease
+  release_without_compare,        ///< a release frees the lock whoever holds it
+  no_reread_after_lost_notice,    ///< a waiter trusts notices alone and never asks again
+  token_not_raised,               ///< a hand-off forgets to raise the fencing counter
+  token_block_used_after_loss,    ///< the rest of a token block is used after its grant was lost
+  dead_waiter_not_skipped,        ///< a waiter that stopped asking keeps its place for ever
+  late_answer_revives,  ///< a renewal confirmed after the deadline makes a lost lease valid again
+  no_withdraw_after_unknown,  ///< an acquire given up with unknown outcome is left in the store
+};
+
+#if defined(SALLYPORT_PLANTED_DEFECTS)
+inline defect planted_defect = defect::none;  // set before a simulation starts, by its only thread
+inline bool planted(defect which) noexcept { return planted_defect == which; }
+#else
+constexpr bool planted(defect) noexcept { return false; }
+#endif
+
+}  // namespace sallyport::base

@@ -1,0 +1,274 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs the tests. See ./test.sh --help.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage() {
+  cat <<'TEXT'
+usage: ./test.sh [MODE]
+
+Modes:
+  all      (default) every stage: install, build, unit, layering, contract, examples, simulator,
+           asan, tsan, format; under 10 minutes from nothing on two cores
+  quick    unit, layering, contract and 1,000 simulated seeds; under 3 minutes once built
+  long     like all, with 50,000 simulated seeds
+  lint     format, and clang-tidy over all sources
+
+On Debian 12 nothing but git and bash is needed beforehand: missing packages are installed with
+apt-get (through sudo when not root). Nothing else is written outside the tree. Builds are in
+build/<preset>, logs in build/logs/<stage>.log. Each stage has a budget in seconds; going over it
+prints a warning. The first failing stage ends the run with a status other than 0. The last line
+of a good run is "N passed, 0 failed", N being the number of CTest tests that were run.
+TEXT
+}
+
+mode=${1:-all}
+case "$mode" in
+  all | quick | long | lint) ;;
+  -h | --help) usage && exit 0 ;;
+  *) usage >&2 && exit 64 ;;
+esac
+if (($# > 1)); then
+  usage >&2
+  exit 64
+fi
+
+# --- Surroundings: the result must not depend on the caller's settings. ---------------------------
+
+root=$(pwd -P)
+readonly root
+readonly logs=$root/build/logs
+mkdir -p "$logs" "$root/build/tmp"
+export LC_ALL=C
+export TMPDIR=$root/build/tmp
+export CCACHE_DIR=$root/build/ccache CCACHE_MAXSIZE=1G
+unset CPPFLAGS CXXFLAGS LDFLAGS GTEST_FILTER GTEST_SHARD_INDEX GTEST_TOTAL_SHARDS
+unset ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS
+
+readonly -a source_folders=(include src cli gateway examples sim bench tests)
+
+packages=(
+  g++ cmake ninja-build ccache
+  clang libclang-rt-14-dev clang-format
+  libgtest-dev libgmock-dev libexpected-dev
+  python3
+)
+if [[ $mode == lint ]]; then
+  packages+=(clang-tidy)
+fi
+
+# --- Running stages -------------------------------------------------------------------------------
+
+readonly total_budget=600
+table=()
+passed=0
+
+# stage NAME BUDGET COMMAND...: runs the command with its output in build/logs/NAME.log, and stops
+# the whole run when it fails.
+stage() {
+  local name=$1 budget=$2 log=$logs/$1.log began=$SECONDS status=0 took verdict count
+  shift 2
+  echo "==> $name: started (budget $budget s, log build/logs/$name.log)"
+  # Not in an `if` or `||`: bash would then ignore set -e inside of the stage.
+  set +e
+  (
+    set -e
+    "$@"
+  ) >"$log" 2>&1 </dev/null
+  status=$?
+  set -e
+  took=$((SECONDS - began))
+  verdict=ok
+  if ((status != 0)); then
+    verdict=FAILED
+  elif ((took > budget)); then
+    verdict=over
+    echo "    $name: warning: $took s, over its budget of $budget s"
+  fi
+  table+=("$(printf '%-10s %8d %8d  %s' "$name" "$took" "$budget" "$verdict")")
+  if ((status != 0)); then
+    echo "---- the end of build/logs/$name.log ----"
+    tail -n 60 "$log"
+    echo "-----------------------------------------"
+    print_table
+    echo "FAILED: stage $name (status $status, $took s); the full log is build/logs/$name.log"
+    exit 1
+  fi
+  count=$(ctest_count "$log")
+  passed=$((passed + count))
+  if ((count > 0)); then
+    echo "    $name: ok, $took s, $count tests"
+  else
+    echo "    $name: ok, $took s"
+  fi
+}
+
+# The number of CTest tests that passed according to a log.
+ctest_count() {
+  sed -n 's/^100% tests passed, 0 tests failed out of \([0-9][0-9]*\)$/\1/p' "$1" |
+    { local sum=0 number && while read -r number; do sum=$((sum + number)); done && echo "$sum"; }
+}
+
+print_table() {
+  local row verdict=ok
+  ((SECONDS <= total_budget)) || verdict=over
+  echo
+  printf '%-10s %8s %8s  %s\n' stage seconds budget verdict
+  for row in "${table[@]}"; do
+    echo "$row"
+  done
+  printf '%-10s %8d %8d  %s\n' total "$SECONDS" "$total_budget" "$verdict"
+  echo
+}
+
+# --- The stages -----------------------------------------------------------------------------------
+
+missing_packages() {
+  local package
+  for package in "${packages[@]}"; do
+    if [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) != installed* ]]; then
+      echo "$package"
+    fi
+  done
+}
+
+# install PACKAGE...
+install() {
+  local -a as_root=()
+  if ((EUID != 0)); then
+    if ! command -v sudo; then
+      echo "Not root, and there is no sudo. Install as root: $*"
+      return 1
+    fi
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install --yes --no-install-recommends "$@"
+}
+
+# build PRESET [TARGET...]
+build() {
+  local preset=$1
+  shift
+  local -a targets=(--target "${@:-all}")
+  cmake --preset "$preset"
+  cmake --build --preset "$preset" --parallel "$(nproc)" "${targets[@]}"
+}
+
+# tests PRESET CTEST_ARGUMENT...
+tests() {
+  ctest --preset "$1" -j2 --output-on-failure --no-tests=error "${@:2}"
+}
+
+unit_stage() {
+  tests release -L '^(unit|threads)$' -LE '^(contract|sim|sim-smoke|layering)$'
+}
+
+layering_stage() {
+  tests release -L '^layering$'
+}
+
+contract_stage() {
+  tests release -L '^contract$'
+}
+
+# The examples, and whatever has a label that no other stage knows: no test is left out.
+examples_stage() {
+  tests release -LE '^(unit|threads|layering|contract|sim|sim-smoke)$'
+}
+
+# simulate SEEDS
+simulate() {
+  build/release/sim/sim --seeds "$1" --first 1 --jobs 2
+}
+
+# simulator_stage SEEDS
+simulator_stage() {
+  tests release -L '^(sim|sim-smoke)$'
+  simulate "$1"
+}
+
+# Sanitizers need a predictable address space; kernels with much randomisation do not give it to
+# those of GCC 12 and Clang 14.
+with_fixed_addresses() {
+  if setarch "$(uname -m)" --addr-no-randomize true; then
+    setarch "$(uname -m)" --addr-no-randomize "$@"
+  else
+    "$@"
+  fi
+}
+
+asan_stage() {
+  build asan
+  export -f tests
+  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$'"
+}
+
+tsan_stage() {
+  build tsan sallyport_tests_threads sallyport_tests_contract
+  export -f tests
+  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$'"
+}
+
+our_sources() {
+  local folder
+  for folder in "${source_folders[@]}"; do
+    if [[ -d $folder ]]; then
+      find "$folder" -name '*.cpp' -print0 -o -name '*.hpp' -print0
+    fi
+  done
+}
+
+format_stage() {
+  our_sources | xargs -0 clang-format --dry-run -Werror
+}
+
+tidy_stage() {
+  cmake --preset clang
+  # Sources that the build knows, without those that it wrote itself.
+  sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' build/clang/compile_commands.json |
+    grep -v "^$root/build/" | sort -u | tr '\n' '\0' |
+    xargs -0 -n 1 -P 2 clang-tidy --quiet -p build/clang
+}
+
+# --- The run --------------------------------------------------------------------------------------
+
+mapfile -t missing < <(missing_packages)
+if ((${#missing[@]} > 0)); then
+  echo "Packages to install: ${missing[*]}"
+  stage install 120 install "${missing[@]}"
+else
+  echo "All packages are installed: ${packages[*]}"
+fi
+
+if [[ $mode == lint ]]; then
+  stage format 10 format_stage
+  stage tidy 600 tidy_stage
+  print_table
+  exit 0
+fi
+
+stage build 240 build release
+stage unit 30 unit_stage
+stage layering 10 layering_stage
+stage contract 60 contract_stage
+case "$mode" in
+  quick)
+    stage simulator 20 simulate 1000
+    ;;
+  all | long)
+    stage examples 20 examples_stage
+    if [[ $mode == long ]]; then
+      stage simulator 600 simulator_stage 50000
+    else
+      stage simulator 60 simulator_stage 5000
+    fi
+    stage asan 150 asan_stage
+    stage tsan 120 tsan_stage
+    stage format 10 format_stage
+    ;;
+esac
+
+print_table
+echo "$passed passed, 0 failed"
