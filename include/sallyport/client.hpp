@@ -1,0 +1,69 @@
+#pragma once
+
+#include <sallyport/capabilities.hpp>
+#include <sallyport/error.hpp>
+#include <sallyport/inspect.hpp>
+#include <sallyport/options.hpp>
+#include <sallyport/types.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sallyport {
+
+namespace detail {
+class client_state;
+}
+
+/// How `break_lock` takes a lock away.
+enum class break_style : std::uint8_t {
+  /// renewals fail and the holder is told, but nobody enters before the holder's deadline has
+  /// passed
+  safe,
+  /// the next waiter enters now; only resources behind a fence are safe from the old holder
+  at_once
+};
+
+/// The way to one store: connections, the watchdog that renews, the notifier that tells. A cheap
+/// handle: copies share one connection and one watchdog, and the last of the copies, locks and
+/// leases closes it.
+/// Thread safety: all members. In a forked child every handle of the parent is dead (errc::forked).
+class client {
+ public:
+  /// Opens the store at `uri`: "memory:" (a private store of this process), "memory:NAME" (shared
+  /// inside this process). Checks the address; an unreachable store shows at the first use. Throws
+  /// lock_error: bad_uri, unknown_scheme, bad_option. A password belongs into the environment or a
+  /// file, not into a string that ends up in a log.
+  static client open(std::string_view uri, client_options options = {});
+
+  /// What this store promises.
+  [[nodiscard]] const sallyport::capabilities& capabilities() const noexcept;
+
+  /// Up to `limit` locks in byte order whose names begin with `prefix` and come after `after`: to
+  /// go on, pass the last name you got. Throws lock_error when the store cannot say.
+  [[nodiscard]] std::vector<lock_info> list(std::string_view prefix = {},
+                                            std::string_view after = {},
+                                            std::size_t limit = 1000) const;
+  /// Who holds it and who waits; empty when it is free.
+  [[nodiscard]] std::optional<lock_info> who(const lock_name& name) const;
+  /// Takes the grant that carries `observed` (see who()) away from its holder. Throws lock_error:
+  /// no_such_lock, token_mismatch (it has changed hands since you looked), or what the store says.
+  void break_lock(const lock_name& name, fencing_token observed,
+                  break_style style = break_style::safe) const;
+
+  /// For the library's own parts.
+  [[nodiscard]] const std::shared_ptr<detail::client_state>& state() const noexcept {
+    return state_;
+  }
+
+ private:
+  explicit client(std::shared_ptr<detail::client_state> state) noexcept
+      : state_(std::move(state)) {}
+  std::shared_ptr<detail::client_state> state_;
+};
+
+}  // namespace sallyport

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <sallyport/error.hpp>
+#include <sallyport/fence_pass.hpp>
+#include <sallyport/lease_clock.hpp>
+#include <sallyport/types.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string_view>
+#include <system_error>
+
+namespace sallyport {
+
+namespace runtime {
+struct lease_record;
+}
+namespace detail {
+class client_state;
+class reentry;
+}  // namespace detail
+
+enum class lease_state : std::uint8_t {
+  held,  ///< confirmed by the store
+  /// two thirds of the lease passed without a confirmed renewal; still valid until the deadline
+  suspect,
+  lost,     ///< can no longer be trusted; final
+  released  ///< given back; final
+};
+
+enum class release_result : std::uint8_t {
+  released,      ///< the store took it back, or it passed on to a waiter of this process
+  already_lost,  ///< it was lost before: somebody else may have been inside
+  /// the store did not answer; it is told again in the background until the lease has lapsed
+  unknown
+};
+
+[[nodiscard]] std::string_view to_string(lease_state state) noexcept;
+[[nodiscard]] std::string_view to_string(release_result result) noexcept;
+
+/// What a lease says, without owning it: cheap to copy, good to pass to the code that does the
+/// work.
+/// Thread safety: all members.
+class lease_view {
+ public:
+  /// True while the lease may be relied upon: not released, not lost, and its deadline is still to
+  /// come. Costs one clock reading; asks nobody.
+  [[nodiscard]] bool valid() const noexcept;
+  [[nodiscard]] lease_state state() const noexcept;
+  /// From this moment on valid() is false unless a renewal is confirmed first. Counted from before
+  /// the request was sent.
+  [[nodiscard]] lease_clock::time_point deadline() const noexcept;
+  /// The length in force: what was asked for, rounded up to what the store can do.
+  [[nodiscard]] std::chrono::milliseconds length() const noexcept;
+  /// Fires when the lease is lost; never when it is released. Callbacks run on the client's
+  /// notifier thread.
+  [[nodiscard]] std::stop_token lost() const;
+  /// The fencing number. Throws lock_error (no_fencing) for semaphore permits, and on a store that
+  /// does not promise fencing.
+  [[nodiscard]] fencing_token token() const;
+  [[nodiscard]] bool fenced() const noexcept;
+  [[nodiscard]] access mode() const noexcept;
+  [[nodiscard]] const lock_name& name() const noexcept;
+  /// What to show at a fence::gate.
+  [[nodiscard]] fence::pass fence_pass() const;
+  /// Throws lock_error (lease_lost) unless valid().
+  void ensure_valid() const;
+
+ protected:
+  friend class detail::client_state;
+  lease_view(std::shared_ptr<detail::client_state> client,
+             std::shared_ptr<runtime::lease_record> record) noexcept;
+  [[nodiscard]] bool dead_by_fork() const noexcept;
+
+  std::shared_ptr<detail::client_state> client_;
+  std::shared_ptr<runtime::lease_record> record_;
+};
+
+/// One grant of a lock to one holder: an object you own, not a property of a thread. Move it where
+/// you like; the destructor gives it back and never throws. While it lives it is renewed in the
+/// background (unless renewal::never).
+///
+/// | state    | valid()          | renewal confirmed | deadline passes | release()       |
+/// |----------|------------------|-------------------|-----------------|-----------------|
+/// | held     | true             | held              | -> lost         | -> released     |
+/// | suspect  | until deadline() | -> held           | -> lost         | -> released     |
+/// | lost     | false            | stays lost        | -               | "already lost"  |
+/// | released | false            | -                 | -               | "released"      |
+/// token() is the same in every state. A moved-from lease may only be destroyed or assigned to; in
+/// a forked child a lease is lost, and its destructor does nothing.
+///
+/// Thread safety: const members from any thread; release(), downgrade(), moves and destruction by
+/// one thread at a time.
+class lease : public lease_view {
+ public:
+  lease(lease&& other) noexcept = default;
+  lease& operator=(lease&& other) noexcept;
+  lease(const lease&) = delete;
+  lease& operator=(const lease&) = delete;
+  ~lease();
+
+  /// Gives the lock back and waits (a request's time-out at most) for the store's word. Never
+  /// throws.
+  release_result release() noexcept;
+  /// Writer to reader in one step: nobody gets in between, the token stays, waiting readers enter.
+  /// For shared_mutex.
+  /// Throws lock_error: lease_lost, not_supported (not a writer of a shared_mutex), unavailable,
+  /// outcome_unknown.
+  void downgrade();
+  void downgrade(std::error_code& error) noexcept;
+  /// False after a move.
+  [[nodiscard]] bool owns() const noexcept { return record_ != nullptr; }
+  [[nodiscard]] lease_view view() const { return *this; }
+
+ private:
+  friend class detail::client_state;
+  lease(std::shared_ptr<detail::client_state> client, std::shared_ptr<runtime::lease_record> record,
+        std::shared_ptr<detail::reentry> entry) noexcept;
+
+  std::shared_ptr<detail::reentry> entry_;  // set for leases of a recursive_mutex
+};
+
+}  // namespace sallyport

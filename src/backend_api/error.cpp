@@ -1,0 +1,78 @@
+#include <sallyport/error.hpp>
+
+namespace sallyport {
+namespace {
+
+// Cause first, then what the caller can do about it.
+const char* sentence(errc code) noexcept {
+  switch (code) {
+    case errc::unavailable:
+      return "the store could not be reached and nothing was changed; check its address and try "
+             "again";
+    case errc::outcome_unknown:
+      return "the request was sent but no answer came, so it may have taken effect; retry, or look "
+             "with `who`";
+    case errc::wrong_kind:
+      return "the name is in use as another kind of lock; use another name or the same kind "
+             "everywhere";
+    case errc::bad_name:
+      return "the name is not acceptable; use 1 to 255 bytes of UTF-8 without control characters";
+    case errc::bad_option:
+      return "an option is not acceptable here; the message before this says what is";
+    case errc::bad_uri:
+      return "the store's address could not be understood; write scheme://host:port";
+    case errc::unknown_scheme:
+      return "no backend of this build serves the address; check the scheme, or build with that "
+             "backend";
+    case errc::not_supported:
+      return "this store does not claim the capability that was asked for; choose another store or "
+             "do without";
+    case errc::no_fencing:
+      return "this grant carries no fencing token; use a mutex on a store that promises fencing";
+    case errc::lease_lost:
+      return "the lease can no longer be trusted; stop the guarded work and acquire again";
+    case errc::not_held:
+      return "nothing is held by this handle; acquire before you use it";
+    case errc::would_deadlock:
+      return "the name is already held by this client or named twice; release it first, or use "
+             "recursive_mutex";
+    case errc::too_many_waiters:
+      return "too many callers already wait for this name; try later, or raise "
+             "max_waiters_per_name";
+    case errc::store_refused:
+      return "the store answered with an error of its own; its message says what to change";
+    case errc::token_mismatch:
+      return "the lock is held under another token than the one observed; look again before you "
+             "act";
+    case errc::no_such_lock:
+      return "nobody holds a lock of that name; check the name with `ls`";
+    case errc::closed:
+      return "the client was closed; open a new one";
+    case errc::forked:
+      return "the handle was inherited through fork(); open a client of your own in the child";
+  }
+  return nullptr;
+}
+
+class lock_category_type final : public std::error_category {
+ public:
+  [[nodiscard]] const char* name() const noexcept override { return "sallyport"; }
+
+  [[nodiscard]] std::string message(int value) const override {
+    const char* const known = sentence(static_cast<errc>(value));
+    return known != nullptr ? known : "unknown error " + std::to_string(value);
+  }
+};
+
+}  // namespace
+
+const std::error_category& lock_category() noexcept {
+  static const lock_category_type category;
+  return category;
+}
+
+std::error_code make_error_code(errc code) noexcept {
+  return {static_cast<int>(code), lock_category()};
+}
+
+}  // namespace sallyport
