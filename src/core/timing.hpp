@@ -1,0 +1,52 @@
+#pragma once
+
+#include "backend_api/requests.hpp"
+#include <sallyport/options.hpp>
+
+#include <cstdint>
+
+/// The arithmetic of leases in one place: margins, windows, thirds.
+namespace sallyport::core {
+
+using backend_api::duration;
+using backend_api::time_point;
+
+/// What one contender needs to know about time. All spans are the effective ones: rounded to what
+/// the store can do.
+struct timing {
+  duration lease_length{};
+  duration margin{};  ///< taken off every deadline: drift x lease + what the store may expire early
+  duration heartbeat{};      ///< a waiter asks again at least this often
+  duration claim_window{};   ///< a handed-over grant is good for this long until it is claimed
+  duration ticket_length{};  ///< a place in the queue lives this long without being asked for
+  duration request_timeout{};
+  duration store_patience{};
+  renewal renew = renewal::automatic;
+};
+
+/// What `make_timing` starts from.
+struct timing_inputs {
+  duration lease_length{};
+  renewal renew = renewal::automatic;
+  duration lease_granularity{};   ///< leases are rounded up to a multiple of this
+  duration expiry_granularity{};  ///< the store may end a lease this much early
+  double clock_drift = 0.01;
+  duration heartbeat{};
+  duration request_timeout{};
+  duration store_patience{};
+};
+
+/// Claim windows are min(lease, this many heartbeats + margin): longer than a heartbeat plus its
+/// round trip, so that a waiter always has proof, younger than the window, that it was still
+/// waiting.
+inline constexpr int heartbeats_per_claim_window = 3;
+/// A waiter that missed this many heartbeats is dead.
+inline constexpr int heartbeats_per_ticket = 4;
+
+[[nodiscard]] timing make_timing(const timing_inputs& inputs);
+
+/// A delay before asking a troubled store again: doubles from `first` to `cap`, with full jitter in
+/// its upper half. `draw` is a random number in [0, 1).
+[[nodiscard]] duration backoff(std::uint32_t failures, duration first, duration cap, double draw);
+
+}  // namespace sallyport::core

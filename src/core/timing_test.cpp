@@ -1,0 +1,202 @@
+#include "core/timing.hpp"
+
+#include "base/random.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+
+namespace sallyport::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+timing_inputs usual_inputs() {
+  return {.lease_length = 30s,
+          .renew = renewal::automatic,
+          .lease_granularity = 0s,
+          .expiry_granularity = 0s,
+          .clock_drift = 0.01,
+          .heartbeat = 1s,
+          .request_timeout = 2s,
+          .store_patience = 10s};
+}
+
+TEST(Timing, KeepsALeaseThatTheStoreDoesNotRound) {
+  EXPECT_EQ(make_timing(usual_inputs()).lease_length, 30s);
+}
+
+TEST(Timing, RoundsALeaseUpToTheStoresGranularity) {
+  timing_inputs inputs = usual_inputs();
+  inputs.lease_granularity = 1s;
+
+  inputs.lease_length = 2s + 1ns;
+  EXPECT_EQ(make_timing(inputs).lease_length, 3s);
+  inputs.lease_length = 3s - 1ns;
+  EXPECT_EQ(make_timing(inputs).lease_length, 3s);
+}
+
+TEST(Timing, LeavesAWholeMultipleOfTheGranularityAlone) {
+  timing_inputs inputs = usual_inputs();
+  inputs.lease_granularity = 1s;
+  inputs.lease_length = 3s;
+
+  EXPECT_EQ(make_timing(inputs).lease_length, 3s);
+}
+
+TEST(Timing, RoundsALeaseShorterThanOneStepUpToThatStep) {
+  timing_inputs inputs = usual_inputs();
+  inputs.lease_granularity = 2s;
+  inputs.lease_length = 100ms;
+
+  EXPECT_EQ(make_timing(inputs).lease_length, 2s);
+}
+
+TEST(Timing, TakesTheMarginFromDriftAndExpiryGranularity) {
+  timing_inputs inputs = usual_inputs();
+  inputs.clock_drift = 0.25;
+  inputs.expiry_granularity = 5ms;
+
+  EXPECT_EQ(make_timing(inputs).margin, 7'505ms);
+}
+
+TEST(Timing, CountsTheMarginFromTheRoundedLease) {
+  timing_inputs inputs = usual_inputs();
+  inputs.clock_drift = 0.5;
+  inputs.lease_granularity = 4s;
+  inputs.lease_length = 1s;
+
+  EXPECT_EQ(make_timing(inputs).margin, 2s);
+}
+
+TEST(Timing, HasNoMarginWithoutDriftAndGranularity) {
+  timing_inputs inputs = usual_inputs();
+  inputs.clock_drift = 0;
+
+  EXPECT_EQ(make_timing(inputs).margin, 0s);
+}
+
+TEST(Timing, BoundsTheClaimWindowByHeartbeatsForALongLease) {
+  const timing times = make_timing(usual_inputs());
+
+  EXPECT_EQ(times.claim_window, 3s + times.margin);
+  EXPECT_EQ(times.heartbeat, 1s);
+}
+
+TEST(Timing, LeavesAClaimWindowBeyondTheMarginOfAVeryLongLease) {
+  timing_inputs inputs = usual_inputs();
+  inputs.lease_length = 1h;
+
+  const timing times = make_timing(inputs);
+
+  EXPECT_GT(times.claim_window, times.heartbeat + times.margin);
+}
+
+TEST(Timing, BoundsTheClaimWindowByAShortLease) {
+  timing_inputs inputs = usual_inputs();
+  inputs.lease_length = 900ms;
+
+  EXPECT_EQ(make_timing(inputs).claim_window, 900ms);
+}
+
+TEST(Timing, BeatsFasterForAShortLease) {
+  timing_inputs inputs = usual_inputs();
+  inputs.lease_length = 900ms;
+
+  EXPECT_EQ(make_timing(inputs).heartbeat, 300ms);
+}
+
+TEST(Timing, KeepsATicketForSeveralHeartbeatsAndOneRequest) {
+  EXPECT_EQ(make_timing(usual_inputs()).ticket_length, 4 * 1s + 2s);
+}
+
+TEST(Timing, PassesOnWhatItDoesNotDecide) {
+  timing_inputs inputs = usual_inputs();
+  inputs.renew = renewal::never;
+
+  const timing times = make_timing(inputs);
+
+  EXPECT_EQ(times.renew, renewal::never);
+  EXPECT_EQ(times.request_timeout, 2s);
+  EXPECT_EQ(times.store_patience, 10s);
+}
+
+// Promise 5 counts on these for whatever a user may set.
+TEST(Timing, KeepsItsSpansInOrderForAnyInputs) {
+  base::random source{17};
+  for (int round = 0; round < 10'000; ++round) {
+    timing_inputs inputs = usual_inputs();
+    inputs.lease_length = 100ms + duration{source.below(duration{24h}.count())};
+    inputs.heartbeat = 1ms + duration{source.below(duration{10s}.count())};
+    inputs.lease_granularity = source.chance(0.5) ? 0s : 1s;
+    inputs.clock_drift = source.unit() / 2;
+
+    const timing times = make_timing(inputs);
+
+    ASSERT_GE(times.lease_length, inputs.lease_length);
+    ASSERT_LT(times.lease_length, inputs.lease_length + 1s);
+    ASSERT_GE(times.margin, 0s);
+    ASSERT_LT(times.margin, times.lease_length);
+    ASSERT_LE(times.claim_window, times.lease_length);
+    ASSERT_GT(times.heartbeat, 0s);
+    ASSERT_LE(heartbeats_per_claim_window * times.heartbeat, times.claim_window);
+    ASSERT_LT(times.heartbeat, times.ticket_length);
+  }
+}
+
+TEST(TimingDeathTest, RefusesALeaseOrHeartbeatOfNothing) {
+  timing_inputs no_lease = usual_inputs();
+  no_lease.lease_length = 0s;
+  timing_inputs no_heartbeat = usual_inputs();
+  no_heartbeat.heartbeat = 0s;
+
+  EXPECT_DEATH(static_cast<void>(make_timing(no_lease)), "broken invariant");
+  EXPECT_DEATH(static_cast<void>(make_timing(no_heartbeat)), "broken invariant");
+}
+
+TEST(Backoff, StartsWithTheFirstDelay) {
+  EXPECT_EQ(backoff(0, 20ms, 1s, 0.0), 10ms);
+  EXPECT_LT(backoff(0, 20ms, 1s, 0.999'999), 20ms);
+}
+
+TEST(Backoff, DoublesWithEveryFailure) {
+  EXPECT_EQ(backoff(1, 20ms, 1s, 0.0), 20ms);
+  EXPECT_EQ(backoff(2, 20ms, 1s, 0.0), 40ms);
+  EXPECT_EQ(backoff(5, 20ms, 1s, 0.0), 320ms);
+}
+
+TEST(Backoff, StopsGrowingAtItsCap) {
+  EXPECT_EQ(backoff(6, 20ms, 1s, 0.0), 500ms);
+  EXPECT_EQ(backoff(7, 20ms, 1s, 0.0), 500ms);
+}
+
+TEST(Backoff, DoesNotOverflowAfterCountlessFailures) {
+  const std::uint32_t countless = std::numeric_limits<std::uint32_t>::max();
+
+  EXPECT_EQ(backoff(countless, 20ms, 1s, 0.0), 500ms);
+  EXPECT_EQ(backoff(countless, duration{24h} / 48, duration{24h} / 12, 0.0), 1h);
+}
+
+TEST(Backoff, SpreadsOverItsUpperHalf) {
+  EXPECT_EQ(backoff(0, 20ms, 1s, 0.5), 15ms);
+
+  base::random source{5};
+  duration least = 1h;
+  duration most = 0s;
+  for (int round = 0; round < 1'000; ++round) {
+    const duration delay = backoff(9, 20ms, 1s, source.unit());
+    ASSERT_GE(delay, 500ms);
+    ASSERT_LT(delay, 1s);
+    least = std::min(least, delay);
+    most = std::max(most, delay);
+  }
+  EXPECT_LT(least, 520ms);
+  EXPECT_GT(most, 980ms);
+}
+
+TEST(Backoff, HonoursACapBelowTheFirstDelay) { EXPECT_EQ(backoff(0, 20ms, 4ms, 0.0), 2ms); }
+
+}  // namespace
+}  // namespace sallyport::core
