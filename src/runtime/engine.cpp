@@ -1,0 +1,512 @@
+#include "runtime/engine.hpp"
+
+#include "base/check.hpp"
+#include "runtime/party.hpp"
+#include <sallyport/error.hpp>
+
+#include <algorithm>
+#include <array>
+
+namespace sallyport::runtime {
+
+using backend_api::acquire_answer;
+using backend_api::granted;
+using backend_api::holder_id;
+using backend_api::leave_answer;
+using backend_api::renew_answer;
+using backend_api::renew_outcome;
+using backend_api::renewed;
+
+namespace {
+
+/// The mutex is let go after this many timers, so that a mass of renewals holds up nobody for long.
+constexpr int timers_per_round = 4096;
+
+}  // namespace
+
+engine::engine(environment& world, settings how)
+    : world_(world), how_(std::move(how)), random_(how_.seed) {}
+
+engine::~engine() = default;
+
+void engine::attach(backend_api::backend& store) {
+  SALLYPORT_CHECK(store_ == nullptr);
+  store_ = &store;
+}
+
+// ---- users' calls -------------------------------------------------------------------------------
+
+void engine::acquire(acquire_waiter& caller, const std::shared_ptr<const lock_spec>& spec,
+                     time_point wait_until, std::string_view value) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    caller.since_ = out.now;
+    caller.spec_ = spec;
+    caller.under_way_ = true;
+    const bool may_wait = wait_until > out.now;
+    caller.may_wait_ = may_wait;
+    const base::failure too_many{
+        errc::too_many_waiters, "client_options::max_waiters_per_name callers wait already, for '" +
+                                    spec->name.text() +
+                                    "' or for locks that do not queue inside the process"};
+    if (!spec->queues_locally()) {
+      if (may_wait && solo_waiters_ >= how_.max_waiters_per_name) {
+        finish(caller, too_many, out);
+      } else {
+        party& who = start_party(spec, may_wait, std::string{value}, out.now);
+        who.as_attempting()->solo = &caller;
+        caller.solo_ = &who;
+        if (may_wait) {
+          ++solo_waiters_;
+          timers_.arm(caller, wait_until);
+        }
+        follow(who, who.as_attempting()->machine.start(out.now), out);
+      }
+    } else {
+      lane& where = lanes_.try_emplace(lane_key{spec.get()}, spec).first->second;
+      // Who does not wait is not one too many: it is told "held".
+      if (may_wait && where.turns.waiting() >= how_.max_waiters_per_name) {
+        finish(caller, too_many, out);
+      } else {
+        caller.lane_ = &where;
+        caller.number_ = next_waiter_++;
+        caller.value_ = value;
+        if (may_wait) timers_.arm(caller, wait_until);
+        core::turn_actions actions;
+        where.turns.want(caller.number_,
+                         {.taker = &caller,
+                          .lease_length = spec->times.lease_length,
+                          .renew = spec->times.renew,
+                          .may_wait = may_wait},
+                         actions);
+        follow(where, actions, out);
+      }
+    }
+    close_books(out);
+  }
+  perform(out);
+}
+
+void engine::cancel(acquire_waiter& caller) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    if (!caller.under_way_) return;
+    stop_waiting(caller, true, out);
+    close_books(out);
+  }
+  perform(out);
+}
+
+void engine::stop_waiting(acquire_waiter& caller, bool cancelled, outbox& out) {
+  acquire_result outcome = not_acquired{cancelled};
+  party* const who = caller.lane_ != nullptr ? caller.lane_->current : caller.solo_;
+  if (who != nullptr && who->as_attempting() != nullptr && !cancelled) {
+    // The store is in trouble: that, and not "somebody else has it", is why nothing was acquired.
+    if (const auto& trouble = who->as_attempting()->machine.trouble()) outcome = *trouble;
+  }
+  lane* const where = caller.lane_;
+  party* const solo = caller.solo_;
+  const core::waiter_number number = caller.number_;
+  finish(caller, std::move(outcome), out);
+  if (where != nullptr) {
+    core::turn_actions actions;
+    where->turns.cancel(number, actions);
+    follow(*where, actions, out);
+  } else if (solo != nullptr) {
+    solo->as_attempting()->solo = nullptr;
+    follow(*solo, solo->as_attempting()->machine.give_up(out.now), out);
+  }
+}
+
+void engine::release(lease_record& turn, word_waiter* caller) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    party* who = turn.home;
+    if (who != nullptr && out.now >= who->as_holding()->keeper.deadline()) {
+      // The deadline has passed, though its timer has not been served yet.
+      follow(*who, who->as_holding()->keeper.on_timer(out.now), out);
+      who = turn.home;
+    }
+    if (who == nullptr) {
+      if (caller != nullptr) {
+        caller->released = turn.state.load() == lease_record::phase::released
+                               ? core::release_outcome::released
+                               : core::release_outcome::already_lost;
+        out.words.push_back(caller);
+      }
+    } else {
+      holding& mine = *who->as_holding();
+      turn.state.store(lease_record::phase::released);
+      turn.home = nullptr;
+      mine.turn.reset();
+      note(out, &observer::released, *turn.spec, turn.token, out.now - turn.granted_at);
+      if (who->home == nullptr) {
+        part(*who, core::farewell::kind::release, caller, out);
+      } else {
+        core::turn_actions actions;
+        // With a downgrade under way readers may be inside: no next writer enters under this grant.
+        const bool may_stay = mine.keeper.fresh(out.now) && who->downgrader == nullptr;
+        const bool left = who->home->turns.leave(turn.turn, may_stay, out.now, actions);
+        SALLYPORT_CHECK(left);
+        follow(*who->home, actions, out, caller);
+      }
+    }
+    close_books(out);
+  }
+  perform(out);
+}
+
+void engine::downgrade(lease_record& turn, word_waiter& caller) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    party* const who = turn.home;
+    if (who == nullptr || out.now >= who->as_holding()->keeper.deadline()) {
+      caller.failed = base::failure{errc::lease_lost,
+                                    "the lease on '" + turn.spec->name.text() + "' has ended"};
+      out.words.push_back(&caller);
+    } else if (turn.spec->kind != lock_kind::shared_mutex || turn.spec->mode != access::exclusive) {
+      caller.failed =
+          base::failure{errc::not_supported, "only a writer of a shared_mutex can be downgraded"};
+      out.words.push_back(&caller);
+    } else if (who->mode == access::shared) {
+      out.words.push_back(&caller);
+    } else {
+      SALLYPORT_CHECK(who->downgrader == nullptr);
+      who->downgrader = &caller;
+      turn.mode.store(access::shared);  // from its sending on, readers may be inside
+      out.downgrades.push_back({.spec = who->spec,
+                                .holder = who->id,
+                                .mode = access::shared,
+                                .answer_by = out.now + who->spec->times.request_timeout});
+    }
+    close_books(out);
+  }
+  perform(out);
+}
+
+void engine::set_value(lease_record& turn, std::string_view value,
+                       backend_api::completion<bool> done) {
+  std::optional<outbox::renew_order> order;
+  {
+    const base::mutex_lock held{mutex_};
+    if (const party* who = turn.home) {
+      order = outbox::renew_order{.spec = who->spec,
+                                  .holder = who->id,
+                                  .mode = who->mode,
+                                  .answer_by = world_.now() + who->spec->times.request_timeout};
+    }
+  }
+  if (!order) {
+    done(false);
+    return;
+  }
+  store_->set_value(to_request(*order), value, std::move(done));
+}
+
+void engine::settle(lease_record& turn) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    if (turn.home == nullptr) return;
+    follow(*turn.home, turn.home->as_holding()->keeper.on_timer(out.now), out);
+    close_books(out);
+  }
+  perform(out);
+}
+
+std::stop_token engine::lost_token(lease_record& turn) {
+  const base::mutex_lock held{mutex_};
+  if (!turn.gone.stop_possible()) {
+    turn.gone = std::stop_source{};
+    // Lost before anybody asked: no callback can be registered yet, so nothing runs here.
+    if (turn.state.load() == lease_record::phase::lost) turn.gone.request_stop();
+  }
+  return turn.gone.get_token();
+}
+
+bool engine::holds(lock_kind kind, const lock_name& name) const {
+  const lock_spec wanted{.name = name, .kind = kind, .times = {}};
+  const base::mutex_lock held{mutex_};
+  const auto found = lanes_.find(lane_key{&wanted});
+  if (found != lanes_.end() && found->second.turns.turn_out()) return true;
+  // Holders without a lane have no index by name; only lock_all asks.
+  return std::any_of(parties_.begin(), parties_.end(), [&](const auto& each) {
+    const auto* mine = std::get_if<holding>(&each.second.life);
+    return mine != nullptr && mine->turn && each.second.spec->kind == kind &&
+           each.second.spec->name == name;
+  });
+}
+
+bool engine::quiet() const {
+  const base::mutex_lock held{mutex_};
+  return parties_.empty();
+}
+
+void engine::on_changed(std::function<void(const lock_name&)> callback) {
+  const base::mutex_lock held{mutex_};
+  changed_callback_ = std::move(callback);
+}
+
+// ---- time ---------------------------------------------------------------------------------------
+
+void engine::run_due() {
+  for (;;) {
+    outbox out{world_.now()};
+    bool more = false;
+    {
+      const base::mutex_lock held{mutex_};
+      armed_for_ = time_point::max();
+      int served = 0;
+      while (timer* due = timers_.pop_due(out.now)) {
+        timer_due(*due, out);
+        if (++served == timers_per_round) {
+          more = true;
+          break;
+        }
+      }
+      close_books(out);
+    }
+    perform(out);
+    if (!more) return;
+  }
+}
+
+void engine::timer_due(timer& due, outbox& out) {
+  if (due.whose() == timer::kind::waiter) {
+    stop_waiting(static_cast<acquire_waiter&>(due), false, out);
+    return;
+  }
+  party& who = static_cast<party&>(due);
+  if (who.over) return;
+  if (attempting* trying = who.as_attempting()) {
+    follow(who, trying->machine.on_timer(out.now), out);
+  } else if (holding* mine = who.as_holding()) {
+    follow(who, mine->keeper.on_timer(out.now), out);
+  } else if (leaving* going = who.as_leaving()) {
+    follow(who, going->machine.on_timer(out.now), out);
+  }
+}
+
+void engine::rearm(party& who) {
+  if (who.over) return;
+  time_point next = time_point::max();
+  if (attempting* trying = who.as_attempting()) {
+    next = trying->machine.wake_at();
+  } else if (holding* mine = who.as_holding()) {
+    next = mine->keeper.wake_at();
+  } else if (leaving* going = who.as_leaving()) {
+    next = going->machine.wake_at();
+  }
+  timers_.arm(who, next);
+}
+
+// ---- the store's answers and notices ------------------------------------------------------------
+
+party* engine::find(const holder_id& who) {
+  const auto found = parties_.find(who);
+  return found == parties_.end() || found->second.over ? nullptr : &found->second;
+}
+
+void engine::acquire_answered(const holder_id& id, base::result<acquire_answer> answer) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    party* const who = find(id);
+    if (who == nullptr) return;
+    const time_point sent_at = std::exchange(who->acquire_sent_at, time_point::min());
+    if (attempting* trying = who->as_attempting()) {
+      if (answer && std::holds_alternative<backend_api::waiting>(*answer) && !trying->queued) {
+        trying->queued = true;
+        note(out, &observer::waiting, *who->spec, {});
+      }
+      follow(*who, trying->machine.on_acquire_answered(answer, out.now, random_.unit()), out);
+    } else {
+      // A notice was faster than this answer. What matters is only whether the question may still
+      // be executed.
+      const bool unknown = !answer && answer.error().code == errc::outcome_unknown;
+      if (unknown) {
+        who->late_until = std::max(who->late_until, sent_at + who->spec->times.lease_length);
+      }
+      if (leaving* going = who->as_leaving()) {
+        if (unknown) {
+          going->finished = false;
+          follow(*who, going->machine.on_late_request(who->late_until, out.now), out);
+        } else if (going->finished) {
+          who->over = true;
+          out.dead.push_back(who);
+        }
+      }
+    }
+    close_books(out);
+  }
+  perform(out);
+}
+
+void engine::renewals_answered(std::span<renew_outcome> outcomes) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    for (renew_outcome& outcome : outcomes) renewal_answered(outcome, out);
+    close_books(out);
+  }
+  perform(out);
+}
+
+void engine::renewal_answered(renew_outcome& outcome, outbox& out) {
+  party* const who = find(outcome.holder);
+  if (who == nullptr) return;
+  const time_point sent_at = std::exchange(who->renewal_sent_at, time_point::min());
+  const auto& answer = outcome.answer;
+  if (attempting* trying = who->as_attempting()) {
+    follow(*who, trying->machine.on_claim_answered(answer, out.now, random_.unit()), out);
+    return;
+  }
+  holding* mine = who->as_holding();
+  if (mine == nullptr) return;
+  const bool drew = std::exchange(mine->drawing, false);
+  const renewed* confirmed = answer ? std::get_if<renewed>(&*answer) : nullptr;
+  if (!answer) {
+    follow(*who, mine->keeper.on_renewal_failed(out.now, random_.unit()), out);
+  } else if (confirmed == nullptr || (!drew && confirmed->tokens != mine->tokens)) {
+    // Not ours, or ours under another token: somebody may have been inside since.
+    follow(*who, mine->keeper.on_refused(out.now), out);
+  } else {
+    mine->tokens = confirmed->tokens;
+    if (mine->turn) note(out, &observer::renewed, *who->spec, mine->turn->token);
+    follow(*who, mine->keeper.on_confirmed({sent_at, confirmed->remaining, false}, out.now), out);
+  }
+  mine = who->as_holding();  // the lease may have ended just now
+  if (mine == nullptr || who->over) return;
+  if (drew) {
+    core::turn_actions actions;
+    who->home->turns.drew(confirmed != nullptr ? std::optional{confirmed->tokens} : std::nullopt,
+                          actions);
+    follow(*who->home, actions, out);
+  } else if (mine->draw_wanted && !mine->keeper.renewal_under_way()) {
+    mine->draw_wanted = false;
+    mine->drawing = true;
+    mine->keeper.renewal_sent();
+    send_renewal(*who, who->spec->local_turns, out);
+    rearm(*who);
+  }
+}
+
+void engine::leave_answered(const holder_id& id, base::result<leave_answer> answer) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    party* const who = find(id);
+    leaving* const going = who != nullptr ? who->as_leaving() : nullptr;
+    if (going == nullptr) return;
+    follow(*who, going->machine.on_answered(answer, out.now, random_.unit()), out);
+    close_books(out);
+  }
+  perform(out);
+}
+
+void engine::downgrade_answered(const holder_id& id, base::result<renew_answer> answer) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    party* const who = find(id);
+    if (who == nullptr) return;
+    word_waiter* const caller = std::exchange(who->downgrader, nullptr);
+    holding* mine = who->as_holding();
+    const renewed* confirmed = answer ? std::get_if<renewed>(&*answer) : nullptr;
+    const bool perhaps = !answer && answer.error().code == errc::outcome_unknown;
+    if (!answer && caller != nullptr) caller->failed = answer.error();
+    if (answer && mine != nullptr && confirmed == nullptr) {
+      follow(*who, mine->keeper.on_refused(out.now), out);
+    } else if (!answer && !perhaps && mine != nullptr) {
+      if (mine->turn) mine->turn->mode.store(access::exclusive);  // nothing happened
+    } else if (mine != nullptr) {
+      // Without an answer the store may have let readers in: no writer may rely on this grant any
+      // more. Asking for the downgrade again is possible until it is confirmed.
+      if (confirmed != nullptr) who->mode = access::shared;
+      if (lane* where = std::exchange(who->home, nullptr)) {
+        // A reader from now on: it leaves the local queue of writers, and the next of those asks
+        // the store.
+        where->current = nullptr;
+        core::turn_actions actions;
+        where->turns.detach(actions);
+        follow(*where, actions, out);
+      }
+    }
+    if (caller != nullptr) {
+      if (!caller->failed && (mine == nullptr || confirmed == nullptr)) {
+        caller->failed = base::failure{errc::lease_lost,
+                                       "the lease on '" + who->spec->name.text() + "' was lost"};
+      }
+      out.words.push_back(caller);
+    }
+    close_books(out);
+  }
+  perform(out);
+}
+
+void engine::granted_notice(const holder_id& id, std::optional<granted> grant) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    party* const who = find(id);
+    attempting* const trying = who != nullptr ? who->as_attempting() : nullptr;
+    if (trying == nullptr) return;
+    follow(*who, trying->machine.on_granted_notice(grant, out.now), out);
+    close_books(out);
+  }
+  perform(out);
+}
+
+void engine::lost_notice(const holder_id& id) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    party* const who = find(id);
+    if (who == nullptr) return;
+    if (holding* mine = who->as_holding()) {
+      follow(*who, mine->keeper.on_refused(out.now), out);
+    } else if (attempting* trying = who->as_attempting()) {
+      follow(*who, trying->machine.on_reconnected(out.now), out);
+    }
+    close_books(out);
+  }
+  perform(out);
+}
+
+void engine::changed_notice(const lock_name& name) {
+  std::function<void(const lock_name&)> callback;
+  {
+    const base::mutex_lock held{mutex_};
+    callback = changed_callback_;
+  }
+  if (callback) world_.tell([callback = std::move(callback), name] { callback(name); });
+}
+
+void engine::reconnected() {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    std::vector<party*> all;
+    all.reserve(parties_.size());
+    for (auto& [id, who] : parties_) all.push_back(&who);
+    // The map's order depends on random ids only; a fixed order keeps simulations exact on every
+    // library.
+    std::sort(all.begin(), all.end(), [](const party* a, const party* b) { return a->id < b->id; });
+    for (party* who : all) {
+      if (who->over) continue;
+      if (attempting* trying = who->as_attempting()) {
+        follow(*who, trying->machine.on_reconnected(out.now), out);
+      } else if (leaving* going = who->as_leaving(); going != nullptr && !going->finished) {
+        follow(*who, going->machine.on_reconnected(out.now), out);
+      }
+    }
+    close_books(out);
+  }
+  perform(out);
+}
+
+}  // namespace sallyport::runtime

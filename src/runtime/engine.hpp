@@ -1,0 +1,207 @@
+#pragma once
+
+#include "backend_api/backend.hpp"
+#include "base/mutex.hpp"
+#include "base/random.hpp"
+#include "core/acquire_attempt.hpp"
+#include "core/farewell.hpp"
+#include "core/lease_keeper.hpp"
+#include "core/local_turns.hpp"
+#include "runtime/environment.hpp"
+#include "runtime/lease_record.hpp"
+#include "runtime/lock_spec.hpp"
+#include "runtime/timer_queue.hpp"
+#include <sallyport/observer.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace sallyport::runtime {
+
+struct lane;
+struct outbox;
+
+/// Nobody else's fault: the wait's deadline came, or the caller cancelled.
+struct not_acquired {
+  bool cancelled = false;
+};
+
+/// The lease; "somebody else has it"; or why the store could not say.
+using acquire_result = std::variant<not_acquired, std::shared_ptr<lease_record>, base::failure>;
+
+/// One call that wants a lock. The caller owns it and keeps it alive until finished() was called.
+class acquire_waiter : public timer, public core::turn_taker {
+ public:
+  acquire_waiter() : timer(timer::kind::waiter) {}
+  virtual ~acquire_waiter() = default;
+  /// The call is over and outcome() is final. Called exactly once, from any thread, without any
+  /// mutex.
+  virtual void finished() noexcept = 0;
+
+  [[nodiscard]] acquire_result& outcome() noexcept { return outcome_; }
+
+ private:
+  friend class engine;
+  acquire_result outcome_;
+  party* solo_ = nullptr;  // readers and permits: its own contender
+  lane* lane_ = nullptr;   // exclusive: the queue it stands in
+  core::waiter_number number_ = 0;
+  time_point since_{};
+  std::shared_ptr<const lock_spec> spec_;
+  std::string value_;  // election
+  bool may_wait_ = false;
+  bool under_way_ = false;
+};
+
+/// One call that waits for the store's word on a release or a downgrade; ownership as for
+/// acquire_waiter.
+class word_waiter {
+ public:
+  word_waiter() = default;
+  word_waiter(const word_waiter&) = delete;
+  word_waiter& operator=(const word_waiter&) = delete;
+  virtual ~word_waiter() = default;
+  virtual void finished() noexcept = 0;
+
+  /// For releases.
+  core::release_outcome released = core::release_outcome::unknown;
+  /// For downgrades: an error, or success.
+  std::optional<base::failure> failed;
+};
+
+/// Joins the machines of core to a backend: events in, actions out, for all locks of one client. It
+/// has no thread: users' threads, the backend's and the watchdog's call it, and the simulator calls
+/// it from one.
+/// Thread safety: every member. Never calls out (backend, environment, waiters) with its mutex
+/// held.
+/// Invariants: (1) every waiter is finished exactly once. (2) a contender's holder id is used for
+/// one attempt only. (3) whatever may be left in the store has a farewell that cleans it up.
+class engine final : public backend_api::events {
+ public:
+  struct settings {
+    std::uint32_t max_waiters_per_name = 100'000;
+    std::shared_ptr<observer> watcher;  ///< may be null
+    std::uint64_t seed = 0;             ///< for jitter
+  };
+
+  engine(environment& world, settings how);
+  ~engine() override;
+
+  /// REQUIRES: called once, before anything else. The backend must outlive all calls into the
+  /// engine.
+  void attach(backend_api::backend& store);
+
+  /// Wants the lock. `wait_until` in the past or now: one try, no queue.
+  void acquire(acquire_waiter& caller, const std::shared_ptr<const lock_spec>& spec,
+               time_point wait_until, std::string_view value = {});
+  /// Ends the wait, if it has not ended; the caller is finished as "cancelled".
+  void cancel(acquire_waiter& caller);
+  /// Ends the turn. `caller` (may be null) hears the store's word, or "released" when the turn
+  /// passed on locally.
+  void release(lease_record& turn, word_waiter* caller);
+  /// Exclusive to shared, for a shared_mutex; fails with lease_lost when the lease ended.
+  void downgrade(lease_record& turn, word_waiter& caller);
+  /// Election: replaces what the entry says.
+  void set_value(lease_record& turn, std::string_view value, backend_api::completion<bool> done);
+
+  /// The caller's clock has passed the turn's deadline: settles, once for all observers, whether
+  /// the turn is lost or was renewed just in time.
+  void settle(lease_record& turn);
+  /// The stop token that fires when the turn is lost.
+  [[nodiscard]] std::stop_token lost_token(lease_record& turn);
+  /// Whether a caller of this client has its turn of that name now.
+  [[nodiscard]] bool holds(lock_kind kind, const lock_name& name) const;
+  /// Whether no contender of this client is left in the store, as far as it knows.
+  [[nodiscard]] bool quiet() const;
+
+  /// Does what is due; called at the times given to environment::wake_at.
+  void run_due();
+
+  // backend_api::events
+  void acquire_answered(const backend_api::holder_id& who,
+                        base::result<backend_api::acquire_answer> answer) override;
+  void renewals_answered(std::span<backend_api::renew_outcome> outcomes) override;
+  void leave_answered(const backend_api::holder_id& who,
+                      base::result<backend_api::leave_answer> answer) override;
+  void downgrade_answered(const backend_api::holder_id& who,
+                          base::result<backend_api::renew_answer> answer) override;
+  void granted_notice(const backend_api::holder_id& who,
+                      std::optional<backend_api::granted> grant) override;
+  void lost_notice(const backend_api::holder_id& who) override;
+  void changed_notice(const lock_name& name) override;
+  void reconnected() override;
+
+  /// Called (through environment::tell) for every changed_notice; for elections' observers.
+  void on_changed(std::function<void(const lock_name&)> callback);
+
+ private:
+  /// A lane's name: points to the lane's own spec, compared by kind and name.
+  struct lane_key {
+    const lock_spec* spec;
+    friend bool operator==(const lane_key& a, const lane_key& b) {
+      return a.spec->kind == b.spec->kind && a.spec->name == b.spec->name;
+    }
+  };
+  struct lane_hash {
+    std::size_t operator()(const lane_key& key) const noexcept {
+      return std::hash<std::string_view>{}(key.spec->name.text()) ^
+             static_cast<std::size_t>(key.spec->kind);
+    }
+  };
+
+  // Carrying out what the machines say; all under the mutex, all effects into the outbox.
+  party& start_party(const std::shared_ptr<const lock_spec>& spec, bool may_wait, std::string value,
+                     time_point now) SALLYPORT_REQUIRES(mutex_);
+  void follow(party& who, core::attempt_actions actions, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  void follow(party& who, core::keeper_actions actions, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  void follow(party& who, const core::farewell_actions& actions, outbox& out)
+      SALLYPORT_REQUIRES(mutex_);
+  void follow(lane& where, core::turn_actions& actions, outbox& out,
+              word_waiter* releaser = nullptr) SALLYPORT_REQUIRES(mutex_);
+  void attempt_ended(party& who, core::attempt_outcome outcome, outbox& out)
+      SALLYPORT_REQUIRES(mutex_);
+  void give_turn(party& who, acquire_waiter& caller, core::turn_number turn, fencing_token token,
+                 outbox& out) SALLYPORT_REQUIRES(mutex_);
+  void part(party& who, core::farewell::kind how, word_waiter* releaser, outbox& out)
+      SALLYPORT_REQUIRES(mutex_);
+  void grant_lost(party& who, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  void send_renewal(party& who, std::uint32_t token_count, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  void renewal_answered(backend_api::renew_outcome& outcome, outbox& out)
+      SALLYPORT_REQUIRES(mutex_);
+  void finish(acquire_waiter& caller, acquire_result outcome, outbox& out)
+      SALLYPORT_REQUIRES(mutex_);
+  void stop_waiting(acquire_waiter& caller, bool cancelled, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  void timer_due(timer& due, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  void rearm(party& who) SALLYPORT_REQUIRES(mutex_);
+  void sweep(outbox& out) SALLYPORT_REQUIRES(mutex_);
+  void close_books(outbox& out) SALLYPORT_REQUIRES(mutex_);
+  [[nodiscard]] party* find(const backend_api::holder_id& who) SALLYPORT_REQUIRES(mutex_);
+  void note(outbox& out, void (observer::*what)(const lock_event&), const lock_spec& spec,
+            fencing_token token, duration took = {}) SALLYPORT_REQUIRES(mutex_);
+
+  void perform(outbox& out) SALLYPORT_EXCLUDES(mutex_);
+
+  // Constant after attach().
+  environment& world_;
+  const settings how_;
+  backend_api::backend* store_ = nullptr;
+
+  mutable base::mutex mutex_;
+  base::random random_ SALLYPORT_GUARDED_BY(mutex_);
+  std::unordered_map<backend_api::holder_id, party> parties_ SALLYPORT_GUARDED_BY(mutex_);
+  std::unordered_map<lane_key, lane, lane_hash> lanes_ SALLYPORT_GUARDED_BY(mutex_);
+  timer_queue timers_ SALLYPORT_GUARDED_BY(mutex_);
+  time_point armed_for_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
+  core::waiter_number next_waiter_ SALLYPORT_GUARDED_BY(mutex_) = 1;
+  std::uint32_t solo_waiters_ SALLYPORT_GUARDED_BY(mutex_) = 0;
+  std::function<void(const lock_name&)> changed_callback_ SALLYPORT_GUARDED_BY(mutex_);
+};
+
+}  // namespace sallyport::runtime

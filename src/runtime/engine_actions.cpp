@@ -1,0 +1,366 @@
+// The second half of the engine: carrying out what the machines of core say.
+#include "base/check.hpp"
+#include "runtime/engine.hpp"
+#include "runtime/party.hpp"
+#include <sallyport/error.hpp>
+
+#include <algorithm>
+
+namespace sallyport::runtime {
+
+using backend_api::holder_id;
+
+namespace {
+
+/// Callers of this process that stand behind this contender. While it still asks, the first of its
+/// lane is the one that it asks for.
+std::uint32_t callers_behind(party& who) {
+  if (who.home == nullptr) return 0;
+  const std::size_t queued = who.home->turns.waiting();
+  const std::size_t asked_for = who.as_attempting() != nullptr && queued > 0 ? 1 : 0;
+  return static_cast<std::uint32_t>(queued - asked_for);
+}
+
+/// When the store has forgotten this contender by itself: what is under way is executed within a
+/// lease, and then its grant or ticket lapses.
+time_point lapses_at(const party& who, time_point now) {
+  const core::timing& times = who.spec->times;
+  return now + times.lease_length + std::max(times.lease_length, times.ticket_length);
+}
+
+}  // namespace
+
+party& engine::start_party(const std::shared_ptr<const lock_spec>& spec, bool may_wait,
+                           std::string value, time_point) {
+  const holder_id id = world_.new_holder_id();
+  const auto [place, fresh] = parties_.try_emplace(id, id, spec);
+  SALLYPORT_CHECK(fresh);
+  party& who = place->second;
+  who.life = std::make_unique<attempting>(
+      attempting{.machine = core::acquire_attempt{spec->times, may_wait},
+                 .value = std::move(value),
+                 .may_wait = may_wait});
+  return who;
+}
+
+void engine::follow(party& who, core::attempt_actions actions, outbox& out) {
+  if (actions.send_acquire) {
+    who.acquire_sent_at = out.now;
+    out.acquires.push_back({.spec = who.spec,
+                            .holder = who.id,
+                            .value = who.as_attempting()->value,
+                            .local_waiters = callers_behind(who),
+                            .may_wait = who.as_attempting()->may_wait,
+                            .answer_by = out.now + who.spec->times.request_timeout});
+  }
+  if (actions.send_claim) send_renewal(who, 0, out);
+  if (actions.finish) {
+    attempt_ended(who, std::move(*actions.finish), out);
+  } else {
+    rearm(who);
+  }
+}
+
+void engine::attempt_ended(party& who, core::attempt_outcome outcome, outbox& out) {
+  attempting& trying = *who.as_attempting();
+  const core::leftovers remains = trying.machine.remains();
+  who.late_until = std::max(who.late_until, remains.late_until);
+  acquire_waiter* const solo = std::exchange(trying.solo, nullptr);
+
+  if (auto* won = std::get_if<core::attempt_won>(&outcome)) {
+    const core::attempt_won prize = *won;
+    who.life.emplace<holding>(
+        holding{.keeper = core::lease_keeper{who.spec->times, prize.proof, out.now},
+                .tokens = prize.tokens,
+                .turn = nullptr,
+                .permits = prize.permits});
+    if (who.home != nullptr) {
+      core::turn_actions actions;
+      who.home->turns.won(prize.tokens, out.now, actions);
+      follow(*who.home, actions, out);
+    } else if (solo != nullptr) {
+      give_turn(who, *solo, 0, prize.tokens.first, out);
+    }
+    if (holding* mine = who.as_holding()) follow(who, mine->keeper.begin(out.now), out);
+    return;
+  }
+
+  lane* const where = std::exchange(who.home, nullptr);
+  if (where != nullptr) where->current = nullptr;
+  if (remains.any || who.acquire_sent_at != time_point::min()) {
+    part(who, core::farewell::kind::withdraw, nullptr, out);
+  } else {
+    who.over = true;
+    out.dead.push_back(&who);
+  }
+  core::turn_actions actions;
+  if (auto* why = std::get_if<base::failure>(&outcome)) {
+    if (where != nullptr) where->turns.failed(*why, actions);
+    if (solo != nullptr) finish(*solo, *why, out);
+  } else if (std::holds_alternative<core::attempt_busy>(outcome)) {
+    if (where != nullptr) where->turns.busy(actions);
+    if (solo != nullptr) finish(*solo, not_acquired{}, out);
+  }
+  if (where != nullptr) follow(*where, actions, out);
+}
+
+void engine::give_turn(party& who, acquire_waiter& caller, core::turn_number turn,
+                       fencing_token token, outbox& out) {
+  holding& mine = *who.as_holding();
+  auto record = std::make_shared<lease_record>(who.spec, token, mine.permits, out.now);
+  record->deadline.store(mine.keeper.deadline());
+  if (mine.keeper.state() == core::lease_keeper::phase::suspect) {
+    record->state.store(lease_record::phase::suspect);
+  }
+  record->home = &who;
+  record->turn = turn;
+  mine.turn = record;
+  note(out, &observer::acquired, *who.spec, token, out.now - caller.since_);
+  finish(caller, std::move(record), out);
+}
+
+void engine::follow(lane& where, core::turn_actions& actions, outbox& out, word_waiter* releaser) {
+  if (!where.to_sweep) {
+    where.to_sweep = true;
+    out.perhaps_idle.push_back(&where);
+  }
+  for (core::turn_action& action : actions) {
+    if (std::holds_alternative<core::turn_ask>(action)) {
+      const core::turn_wish& wish = std::get<core::turn_ask>(action).wish;
+      const auto& asker = static_cast<acquire_waiter&>(*wish.taker);
+      party& who = start_party(asker.spec_, wish.may_wait, asker.value_, out.now);
+      SALLYPORT_CHECK(where.current == nullptr);
+      where.current = &who;
+      who.home = &where;
+      follow(who, who.as_attempting()->machine.start(out.now), out);
+    } else if (std::holds_alternative<core::turn_abandon>(action)) {
+      party& who = *std::exchange(where.current, nullptr);
+      who.home = nullptr;
+      follow(who, who.as_attempting()->machine.give_up(out.now), out);
+    } else if (auto* give = std::get_if<core::turn_give>(&action)) {
+      give_turn(*where.current, static_cast<acquire_waiter&>(*give->taker), give->turn, give->token,
+                out);
+    } else if (auto* busy = std::get_if<core::turn_busy>(&action)) {
+      finish(static_cast<acquire_waiter&>(*busy->taker), not_acquired{}, out);
+    } else if (auto* failed = std::get_if<core::turn_fail>(&action)) {
+      finish(static_cast<acquire_waiter&>(*failed->taker), std::move(failed->why), out);
+    } else if (std::holds_alternative<core::turn_part>(action)) {
+      party& who = *std::exchange(where.current, nullptr);
+      who.home = nullptr;
+      part(who, core::farewell::kind::release, std::exchange(releaser, nullptr), out);
+    } else {
+      holding& mine = *where.current->as_holding();
+      if (mine.keeper.renewal_under_way()) {
+        mine.draw_wanted = true;
+      } else {
+        mine.drawing = true;
+        mine.keeper.renewal_sent();
+        send_renewal(*where.current, where.current->spec->local_turns, out);
+      }
+    }
+  }
+  if (releaser != nullptr) {
+    // The turn passed on inside the process, or waits for its next token: nothing the releaser
+    // needs to wait for.
+    releaser->released = core::release_outcome::released;
+    out.words.push_back(releaser);
+  }
+}
+
+void engine::follow(party& who, core::keeper_actions actions, outbox& out) {
+  holding& mine = *who.as_holding();
+  if (actions.send_renewal) send_renewal(who, 0, out);
+  if (actions.tell_lost) {
+    grant_lost(who, out);
+    return;
+  }
+  if (mine.turn) {
+    mine.turn->deadline.store(mine.keeper.deadline());
+    if (actions.tell_suspect) {
+      mine.turn->state.store(lease_record::phase::suspect);
+      note(out, &observer::suspect, *who.spec, mine.turn->token);
+    }
+    if (actions.tell_held && !actions.tell_suspect)
+      mine.turn->state.store(lease_record::phase::held);
+  }
+  rearm(who);
+}
+
+void engine::grant_lost(party& who, outbox& out) {
+  holding& mine = *who.as_holding();
+  if (const auto record = std::move(mine.turn)) {
+    record->state.store(lease_record::phase::lost);
+    record->home = nullptr;
+    note(out, &observer::lost, *who.spec, record->token, out.now - record->granted_at);
+    if (record->gone.stop_possible()) {
+      out.news.emplace_back([gone = record->gone]() mutable { gone.request_stop(); });
+    }
+  }
+  lane* const where = std::exchange(who.home, nullptr);
+  if (where != nullptr) where->current = nullptr;
+  if (who.downgrader != nullptr) {
+    who.downgrader->failed =
+        base::failure{errc::lease_lost, "the lease was lost while it was being downgraded"};
+    out.words.push_back(std::exchange(who.downgrader, nullptr));
+  }
+  // A renewal or question that was under way may yet give us the lock again, for nobody. Clean up;
+  // when the lease was lost by our own clock, not before it has lapsed by the store's count too:
+  // the margin is not ours to give away.
+  const bool by_clock = out.now >= mine.keeper.deadline();
+  const time_point clean_at = by_clock ? mine.keeper.deadline() + who.spec->times.margin : out.now;
+  auto going = std::make_unique<leaving>(
+      leaving{.machine = core::farewell{who.spec->times, core::farewell::kind::withdraw,
+                                        who.late_until, lapses_at(who, out.now)}});
+  going->machine.start_at(std::max(clean_at, out.now));
+  who.life = std::move(going);
+  rearm(who);
+  if (where != nullptr) {
+    core::turn_actions actions;
+    where->turns.lost(actions);
+    follow(*where, actions, out);
+  }
+}
+
+void engine::part(party& who, core::farewell::kind how, word_waiter* releaser, outbox& out) {
+  auto going = std::make_unique<leaving>(leaving{
+      .machine = core::farewell{who.spec->times, how, who.late_until, lapses_at(who, out.now)},
+      .releaser = releaser});
+  leaving& fresh = *going;
+  who.life = std::move(going);
+  follow(who, fresh.machine.start(out.now), out);
+}
+
+void engine::follow(party& who, const core::farewell_actions& actions, outbox& out) {
+  leaving& going = *who.as_leaving();
+  if (actions.send_release || actions.send_withdraw) {
+    out.leaves.push_back({.spec = who.spec,
+                          .holder = who.id,
+                          .mode = who.mode,
+                          .release = actions.send_release,
+                          .answer_by = out.now + who.spec->times.request_timeout});
+  }
+  if (actions.tell && going.releaser != nullptr) {
+    going.releaser->released = *actions.tell;
+    out.words.push_back(std::exchange(going.releaser, nullptr));
+  }
+  if (!actions.over) {
+    rearm(who);
+    return;
+  }
+  timers_.disarm(who);
+  if (who.acquire_sent_at != time_point::min()) {
+    going.finished = true;  // its answer decides whether anything may be left
+    return;
+  }
+  who.over = true;
+  out.dead.push_back(&who);
+}
+
+void engine::send_renewal(party& who, std::uint32_t token_count, outbox& out) {
+  who.renewal_sent_at = out.now;
+  out.renewals.push_back({.spec = who.spec,
+                          .holder = who.id,
+                          .mode = who.mode,
+                          .token_count = token_count,
+                          .local_waiters = callers_behind(who),
+                          .answer_by = out.now + who.spec->times.request_timeout});
+}
+
+void engine::finish(acquire_waiter& caller, acquire_result outcome, outbox& out) {
+  SALLYPORT_CHECK(caller.under_way_);
+  caller.under_way_ = false;
+  caller.lane_ = nullptr;
+  if (std::exchange(caller.solo_, nullptr) != nullptr && caller.may_wait_) --solo_waiters_;
+  timers_.disarm(caller);
+  if (std::holds_alternative<not_acquired>(outcome)) {
+    note(out, &observer::not_acquired, *caller.spec_, {}, out.now - caller.since_);
+  } else if (std::holds_alternative<base::failure>(outcome)) {
+    note(out, &observer::failed, *caller.spec_, {}, out.now - caller.since_);
+  }
+  caller.outcome_ = std::move(outcome);
+  const bool won = std::holds_alternative<std::shared_ptr<lease_record>>(caller.outcome_);
+  (won ? out.winners : out.losers).push_back(&caller);
+}
+
+void engine::note(outbox& out, void (observer::*what)(const lock_event&), const lock_spec& spec,
+                  fencing_token token, duration took) {
+  if (!how_.watcher) return;
+  out.news.emplace_back(
+      [watcher = how_.watcher, what, event = lock_event{spec.name.text(), spec.kind, token, took}] {
+        ((*watcher).*what)(event);
+      });
+}
+
+void engine::sweep(outbox& out) {
+  for (party* who : out.dead) {
+    timers_.disarm(*who);
+    parties_.erase(holder_id{who->id});
+  }
+  out.dead.clear();
+  for (lane* where : out.perhaps_idle) {
+    where->to_sweep = false;
+    if (where->turns.idle() && where->current == nullptr) {
+      lanes_.erase(lanes_.find(lane_key{where->spec.get()}));
+    }
+  }
+  out.perhaps_idle.clear();
+}
+
+void engine::close_books(outbox& out) {
+  sweep(out);
+  // Queued under the mutex, so that users hear of things in the order in which they happened.
+  for (auto& item : out.news) world_.tell(std::move(item));
+  if (timers_.next() < armed_for_) {
+    armed_for_ = timers_.next();
+    out.wake = armed_for_;
+  }
+}
+
+void engine::perform(outbox& out) {
+  // Whoever got in is woken first: the rest is off its critical path.
+  for (acquire_waiter* caller : out.winners) caller->finished();
+  for (word_waiter* caller : out.words) caller->finished();
+  if (out.wake != time_point::max()) world_.wake_at(out.wake);
+  for (const auto& order : out.leaves) {
+    const backend_api::leave_request request{.name = order.spec->name,
+                                             .kind = order.spec->kind,
+                                             .mode = order.mode,
+                                             .holder = order.holder,
+                                             .answer_by = order.answer_by};
+    if (order.release) {
+      store_->release(request);
+    } else {
+      store_->withdraw(request);
+    }
+  }
+  // After the withdrawals: who was told "no" and tries again must not meet its own old ticket.
+  for (acquire_waiter* caller : out.losers) caller->finished();
+  for (const auto& order : out.acquires) {
+    const core::timing& times = order.spec->times;
+    store_->acquire({.name = order.spec->name,
+                     .kind = order.spec->kind,
+                     .mode = order.spec->mode,
+                     .holder = order.holder,
+                     .lease_length = times.lease_length,
+                     .claim_window = times.claim_window,
+                     .ticket_length = times.ticket_length,
+                     .may_wait = order.may_wait,
+                     .permits = order.spec->permits,
+                     .token_count = order.spec->local_turns,
+                     .local_waiters = order.local_waiters,
+                     .value = order.value,
+                     .answer_by = order.answer_by});
+  }
+  for (std::size_t sent = 0; sent < out.renewals.size();
+       sent += backend_api::max_renewals_per_batch) {
+    const std::size_t until =
+        std::min(out.renewals.size(), sent + backend_api::max_renewals_per_batch);
+    std::vector<backend_api::renew_request> batch;
+    batch.reserve(until - sent);
+    for (std::size_t i = sent; i < until; ++i) batch.push_back(to_request(out.renewals[i]));
+    store_->renew(batch);
+  }
+  for (const auto& order : out.downgrades) store_->downgrade(to_request(order));
+}
+
+}  // namespace sallyport::runtime

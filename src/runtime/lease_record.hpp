@@ -1,0 +1,47 @@
+#pragma once
+
+#include "runtime/lock_spec.hpp"
+#include <sallyport/types.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+
+namespace sallyport::runtime {
+
+struct party;
+
+/// One turn of one caller: what a user's lease points to. The engine writes, the user's threads
+/// read.
+/// Thread safety: the atomics may be read anywhere; the rest is constant or guarded by the engine's
+/// mutex.
+/// Invariant: once `state` is lost or released it stays so.
+struct lease_record {
+  enum class phase : std::uint8_t { held, suspect, lost, released };
+
+  lease_record(std::shared_ptr<const lock_spec> what, fencing_token number,
+               std::uint32_t stored_permits, core::time_point since)
+      : spec(std::move(what)),
+        token(number),
+        permits(stored_permits),
+        granted_at(since),
+        mode(spec->mode) {}
+
+  const std::shared_ptr<const lock_spec> spec;
+  const fencing_token token;
+  const std::uint32_t permits;  ///< semaphore: the stored N
+  const core::time_point granted_at;
+
+  std::atomic<core::time_point> deadline{core::time_point::min()};
+  std::atomic<phase> state{phase::held};
+  /// shared from a downgrade's sending on; exclusive again only if the store was never reached
+  std::atomic<access> mode;
+
+  // Guarded by the engine's mutex.
+  party* home = nullptr;  // null once the turn has ended
+  std::uint64_t turn = 0;
+  std::stop_source gone{std::nostopstate};  // made when somebody asks for it
+};
+
+}  // namespace sallyport::runtime

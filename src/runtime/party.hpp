@@ -1,0 +1,141 @@
+#pragma once
+
+#include "backend_api/holder_id.hpp"
+#include "core/acquire_attempt.hpp"
+#include "core/farewell.hpp"
+#include "core/lease_keeper.hpp"
+#include "core/local_turns.hpp"
+#include "runtime/engine.hpp"
+#include "runtime/lease_record.hpp"
+#include "runtime/lock_spec.hpp"
+#include "runtime/timer_queue.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+/// The engine's own books; nobody else includes this. All of it is guarded by the engine's mutex.
+namespace sallyport::runtime {
+
+/// A contender on its way to a grant.
+struct attempting {
+  core::acquire_attempt machine;
+  acquire_waiter* solo = nullptr;  // readers and permits: who asked
+  std::string value;               // election: sent with every question
+  bool may_wait = false;
+  bool queued = false;  // the store said "waiting" at least once
+};
+
+/// A contender that holds the lock.
+struct holding {
+  core::lease_keeper keeper;
+  backend_api::token_block tokens;
+  std::shared_ptr<lease_record> turn;  // who is inside; null while tokens are drawn
+  std::uint32_t permits = 1;
+  bool draw_wanted = false;  // a draw waits for the renewal under way
+  bool drawing = false;
+};
+
+/// A contender that is being cleaned up in the store.
+struct leaving {
+  core::farewell machine;
+  word_waiter* releaser = nullptr;
+  bool finished = false;  // only an acquire's answer is still awaited
+};
+
+/// One holder id's life: attempting, then holding, then leaving; any of them may be the last.
+struct party : timer {
+  party(const backend_api::holder_id& name, std::shared_ptr<const lock_spec> what)
+      : timer(timer::kind::party), id(name), spec(std::move(what)), mode(spec->mode) {}
+
+  const backend_api::holder_id id;
+  const std::shared_ptr<const lock_spec> spec;
+  lane* home = nullptr;  // the local queue it serves; null: a reader, a permit, or detached
+  word_waiter* downgrader = nullptr;
+  time_point acquire_sent_at = time_point::min();  // min: none under way
+  time_point renewal_sent_at = time_point::min();
+  time_point late_until = time_point::min();  // a request without answer may be executed until then
+  std::variant<std::unique_ptr<attempting>, holding, std::unique_ptr<leaving>> life;
+  access mode;
+  bool over = false;
+
+  [[nodiscard]] attempting* as_attempting() {
+    auto* found = std::get_if<std::unique_ptr<attempting>>(&life);
+    return found != nullptr ? found->get() : nullptr;
+  }
+  [[nodiscard]] holding* as_holding() { return std::get_if<holding>(&life); }
+  [[nodiscard]] leaving* as_leaving() {
+    auto* found = std::get_if<std::unique_ptr<leaving>>(&life);
+    return found != nullptr ? found->get() : nullptr;
+  }
+};
+
+/// The queue of one name inside this process.
+struct lane {
+  explicit lane(std::shared_ptr<const lock_spec> what)
+      : spec(std::move(what)), turns({.count = spec->local_turns, .time = spec->local_turn_time}) {}
+
+  const std::shared_ptr<const lock_spec> spec;  // the first caller's; names the lane
+  core::local_turns turns;
+  party* current = nullptr;  // asks or holds for the lane
+  bool to_sweep = false;
+};
+
+/// What is to be done once the mutex is free.
+struct outbox {
+  struct acquire_order {
+    std::shared_ptr<const lock_spec> spec;
+    backend_api::holder_id holder;
+    std::string value;
+    std::uint32_t local_waiters = 0;
+    bool may_wait = false;
+    time_point answer_by;
+  };
+  struct renew_order {
+    std::shared_ptr<const lock_spec> spec;
+    backend_api::holder_id holder;
+    access mode = access::exclusive;
+    std::uint32_t token_count = 0;
+    std::uint32_t local_waiters = 0;
+    time_point answer_by;
+  };
+  struct leave_order {
+    std::shared_ptr<const lock_spec> spec;
+    backend_api::holder_id holder;
+    access mode = access::exclusive;
+    bool release = false;
+    time_point answer_by;
+  };
+
+  explicit outbox(time_point clock) : now(clock) {}
+
+  const time_point now;
+  std::vector<acquire_waiter*> winners;
+  std::vector<acquire_waiter*> losers;
+  std::vector<word_waiter*> words;
+  std::vector<acquire_order> acquires;
+  std::vector<renew_order> renewals;
+  std::vector<renew_order> downgrades;
+  std::vector<leave_order> leaves;
+  std::vector<std::function<void()>> news;
+  std::vector<party*> dead;
+  std::vector<lane*> perhaps_idle;
+  time_point wake = time_point::max();
+};
+
+/// The request behind an order; refers to the order's spec.
+[[nodiscard]] inline backend_api::renew_request to_request(const outbox::renew_order& order) {
+  return {.name = order.spec->name,
+          .kind = order.spec->kind,
+          .mode = order.mode,
+          .holder = order.holder,
+          .lease_length = order.spec->times.lease_length,
+          .token_count = order.token_count,
+          .local_waiters = order.local_waiters,
+          .answer_by = order.answer_by};
+}
+
+}  // namespace sallyport::runtime

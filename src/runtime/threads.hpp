@@ -1,0 +1,41 @@
+#pragma once
+
+#include "runtime/environment.hpp"
+#include "runtime/notifier.hpp"
+#include "runtime/watchdog.hpp"
+
+#include <array>
+#include <cstddef>
+#include <functional>
+
+namespace sallyport::runtime {
+
+/// The product's environment: the machine's lease clock, one watchdog thread, one notifier thread,
+/// the kernel's randomness. Both threads start when first needed.
+class threads final : public environment {
+ public:
+  /// `work` is what the watchdog calls: the engine's run_due().
+  explicit threads(std::function<void()> work) : watchdog_(std::move(work)) {}
+
+  [[nodiscard]] time_point now() const override;
+  void wake_at(time_point when) override { watchdog_.wake_at(when); }
+  void tell(std::function<void()> news) override { notifier_.tell(std::move(news)); }
+  /// REQUIRES: one caller at a time (the engine calls it under its mutex).
+  [[nodiscard]] backend_api::holder_id new_holder_id() override;
+
+  /// No timer is served after this returned.
+  void stop_timers() { watchdog_.stop(); }
+  /// No user code runs after this returned (unless called inside it).
+  void stop_news() { notifier_.stop(); }
+  [[nodiscard]] notifier& news() noexcept { return notifier_; }
+
+ private:
+  // Drawn from the kernel by the block: a system call for each would cost more than the rest of an
+  // acquire.
+  std::array<backend_api::holder_id, 32> fresh_ids_;
+  std::size_t ids_left_ = 0;
+  notifier notifier_;
+  watchdog watchdog_;
+};
+
+}  // namespace sallyport::runtime

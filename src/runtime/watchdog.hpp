@@ -1,0 +1,41 @@
+#pragma once
+
+#include "base/mutex.hpp"
+#include "runtime/environment.hpp"
+
+#include <functional>
+#include <thread>
+
+namespace sallyport::runtime {
+
+/// The one thread that serves timers: renewals, deadlines, heartbeats of all leases of a client. It
+/// sleeps on a timerfd of CLOCK_BOOTTIME, so a deadline that passed while the machine slept is
+/// served at once after it wakes. It runs no user code.
+/// Thread safety: all members; stop() by the owner, once.
+class watchdog {
+ public:
+  /// `work` is called on the watchdog's thread whenever the time given to wake_at has come.
+  explicit watchdog(std::function<void()> work);
+  /// Calls stop().
+  ~watchdog();
+  watchdog(const watchdog&) = delete;
+  watchdog& operator=(const watchdog&) = delete;
+
+  /// Starts the thread at the first call.
+  void wake_at(time_point when);
+  /// Ends the thread; no work runs after this returned.
+  void stop();
+
+ private:
+  void run();
+
+  const std::function<void()> work_;
+  const int timer_fd_;
+  const int stop_fd_;
+  base::mutex mutex_;
+  time_point armed_for_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
+  std::thread thread_ SALLYPORT_GUARDED_BY(mutex_);
+  bool stopped_ SALLYPORT_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace sallyport::runtime
