@@ -1,0 +1,56 @@
+#include "fence/gate_state.hpp"
+
+#include "base/check.hpp"
+#include <sallyport/error.hpp>
+
+#include <algorithm>
+
+namespace sallyport::fence {
+
+verdict gate_state::judge(const pass& shown) const noexcept {
+  if (!lock.empty() && shown.lock != lock) return verdict::wrong_lock;
+  if (shown.token == fencing_token{}) return verdict::stale;
+  if (shown.token < newest_exclusive) return verdict::stale;
+  // A writer's token equals a reader's only when the writer was downgraded: it may read on, but no
+  // longer write.
+  if (shown.mode == access::exclusive && shown.token <= newest_shared) return verdict::stale;
+  return verdict::passed;
+}
+
+void gate_state::raise(const pass& shown) {
+  SALLYPORT_CHECK(judge(shown) == verdict::passed);
+
+  if (lock.empty()) lock = shown.lock;
+  switch (shown.mode) {
+    case access::exclusive:
+      newest_exclusive = shown.token;
+      return;
+    case access::shared:
+      newest_shared = std::max(newest_shared, shown.token);
+      return;
+  }
+}
+
+base::result<void> check_lock(const std::string& lock) {
+  if (lock.empty()) {
+    return base::fail(errc::bad_name,
+                      "fencing gate: the lock's name is empty; name store and lock");
+  }
+  if (lock.size() > gate::max_lock_bytes) {
+    return base::fail(errc::bad_name, "fencing gate: the lock's name has " +
+                                          std::to_string(lock.size()) + " bytes; at most " +
+                                          std::to_string(gate::max_lock_bytes) + " are kept");
+  }
+  return {};
+}
+
+base::result<void> check_pass(const pass& shown) {
+  if (shown.token == fencing_token{}) {
+    return base::fail(errc::no_fencing,
+                      "fencing gate: the pass carries no token; use a store that promises fencing "
+                      "(lock_options::require_fencing finds out early)");
+  }
+  return check_lock(shown.lock);
+}
+
+}  // namespace sallyport::fence
