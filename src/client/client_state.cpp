@@ -1,0 +1,266 @@
+#include "client/client_state.hpp"
+
+#include "base/check.hpp"
+#include "base/random.hpp"
+#include "client/registry.hpp"
+#include <sallyport/error.hpp>
+
+#include <array>
+#include <chrono>
+#include <errno.h>
+#include <string>
+#include <unistd.h>
+
+namespace sallyport::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+thread_local std::string last_detail;  // the sentence behind this thread's last std::error_code
+
+/// A blocked acquire: finished by whichever thread ends it.
+class blocking_acquire final : public runtime::acquire_waiter {
+ public:
+  void finished() noexcept override { ticket.finish(); }
+  backend_api::drive_ticket ticket;
+};
+
+class blocking_word final : public runtime::word_waiter {
+ public:
+  void finished() noexcept override { ticket.finish(); }
+  backend_api::drive_ticket ticket;
+};
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "unknown";
+}
+
+[[noreturn]] void refuse(errc code, const std::string& sentence) {
+  throw_failure(base::failure{make_error_code(code), sentence});
+}
+
+std::string in_ms(std::chrono::milliseconds span) { return std::to_string(span.count()) + " ms"; }
+
+void validate(const client_options& options) {
+  if (!(options.clock_drift >= 0.0 && options.clock_drift < 0.5)) {
+    refuse(errc::bad_option, "client_options::clock_drift must be at least 0 and below 0.5");
+  }
+  if (options.request_timeout < 1ms || options.heartbeat < 10ms || options.store_patience < 0ms ||
+      options.request_timeout > 24h || options.heartbeat > 24h) {
+    refuse(errc::bad_option,
+           "client_options: request_timeout must be 1 ms to 24 h, heartbeat 10 ms to 24 h");
+  }
+  if (options.max_waiters_per_name == 0) {
+    refuse(errc::bad_option, "client_options::max_waiters_per_name must be at least 1");
+  }
+}
+
+}  // namespace
+
+void report(std::error_code& error, const base::failure& why) {
+  error = why.code;
+  last_detail = why.detail;
+}
+
+void throw_failure(const base::failure& why) {
+  throw lock_error(why.code, why.detail.empty() ? "sallyport" : why.detail);
+}
+
+void throw_failure(const std::error_code& error) {
+  SALLYPORT_CHECK(error);
+  throw lock_error(error, last_detail.empty() ? "sallyport" : last_detail);
+}
+
+client_state::innards::innards(client_state& owner, const client_options& options)
+    : world([this] {
+        engine.run_due();
+        observed.run_due();
+      }),
+      engine(world, {.max_waiters_per_name = options.max_waiters_per_name,
+                     .watcher = options.watcher,
+                     .seed = base::kernel_seed()}),
+      observed(owner, options.heartbeat) {}
+
+std::shared_ptr<client_state> client_state::open(std::string_view uri, client_options options) {
+  return std::make_shared<client_state>(uri, std::move(options));
+}
+
+client_state::client_state(std::string_view uri, client_options options)
+    : options_(std::move(options)), born_(base::fork_generation()) {
+  validate(options_);
+  const std::string_view address = uri.empty() ? std::string_view{"local:"} : uri;
+  const auto colon = address.find(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    refuse(errc::bad_uri, "a store's address begins with its scheme, for example memory:");
+  }
+  const std::string_view scheme = address.substr(0, colon);
+  const auto* const found = client_detail::find_backend(scheme);
+  if (found == nullptr) {
+    std::string known;
+    for (const auto* each : client_detail::registered_backends()) {
+      for (const auto name : each->schemes)
+        known += (known.empty() ? "" : ", ") + std::string(name) + ":";
+    }
+    refuse(errc::unknown_scheme,
+           "no backend for '" + std::string(scheme) + ":' in this build; it has " + known);
+  }
+  inside_ = std::make_unique<innards>(*this, options_);
+  const std::string label = options_.label.empty() ? program_invocation_short_name : options_.label;
+  auto opened = found->open({.uri = std::string(address),
+                             .owner = {.host = host_name(), .pid = getpid(), .label = label},
+                             .listener = inside_->engine});
+  if (!opened) throw_failure(opened.error());
+  inside_->store = std::move(*opened);
+  inside_->engine.attach(*inside_->store);
+  inside_->engine.on_changed([this](const lock_name& name) { inside_->observed.changed(name); });
+}
+
+client_state::~client_state() {
+  if (!alive()) {
+    // A forked child has none of the threads, and a mutex may have been held at the fork: leave all
+    // as it is.
+    static_cast<void>(inside_.release());
+    return;
+  }
+  if (!inside_ || !inside_->store) return;
+  // From the outside in: nothing may call into what is gone already.
+  inside_->world.stop_timers();
+  inside_->store->close();
+  inside_->world.stop_news();
+}
+
+void client_state::ensure_alive() const {
+  if (!alive()) {
+    refuse(errc::forked,
+           "this handle was inherited through fork(); open a client of your own in the child");
+  }
+}
+
+std::shared_ptr<const runtime::lock_spec> client_state::make_spec(
+    const lock_name& name, lock_kind kind, access mode, std::uint32_t permits,
+    const lock_options& options) const {
+  ensure_alive();
+  const sallyport::capabilities& store = can();
+  if (options.lease_length < store.min_lease || options.lease_length > store.max_lease) {
+    refuse(errc::bad_option, "lease_length is " + in_ms(options.lease_length) +
+                                 "; this store allows " + in_ms(store.min_lease) + " to " +
+                                 in_ms(store.max_lease));
+  }
+  if (options.local_turns == 0 || options.local_turns > 1'000'000 ||
+      options.local_turn_time < 0ms) {
+    refuse(errc::bad_option, "local_turns must be 1 to 1,000,000 and local_turn_time not negative");
+  }
+  if (options.require_fencing && (!store.fencing || kind == lock_kind::semaphore)) {
+    refuse(errc::not_supported,
+           kind == lock_kind::semaphore
+               ? "require_fencing: semaphore permits carry no fencing token"
+               : "require_fencing: this store does not promise fencing tokens");
+  }
+  const bool supported = kind == lock_kind::mutex ||
+                         (kind == lock_kind::shared_mutex && store.shared_locks) ||
+                         (kind == lock_kind::semaphore && store.semaphores) ||
+                         (kind == lock_kind::election && store.elections);
+  if (!supported) {
+    refuse(errc::not_supported, "this store has no " + std::string(to_string(kind)));
+  }
+  runtime::lock_spec spec{
+      .name = name,
+      .kind = kind,
+      .mode = mode,
+      .permits = permits,
+      .local_turns = 1,
+      .local_turn_time = options.local_turn_time,
+      .times = core::make_timing({.lease_length = options.lease_length,
+                                  .renew = options.renew,
+                                  .lease_granularity = store.lease_granularity,
+                                  .expiry_granularity = store.expiry_granularity,
+                                  .clock_drift = options_.clock_drift,
+                                  .heartbeat = options_.heartbeat,
+                                  .request_timeout = options_.request_timeout,
+                                  .store_patience = options_.store_patience})};
+  if (2 * spec.times.margin > spec.times.lease_length) {
+    refuse(errc::bad_option,
+           "clock_drift and the store's own inaccuracy leave less than half of so short a lease; "
+           "use a longer lease_length");
+  }
+  const bool may_pass =
+      mode == access::exclusive && (kind == lock_kind::mutex || kind == lock_kind::shared_mutex);
+  if (may_pass) spec.local_turns = options.local_turns;
+  return std::make_shared<const runtime::lock_spec>(std::move(spec));
+}
+
+void client_state::wait(backend_api::drive_ticket& ticket) {
+  while (!ticket.finished()) {
+    switch (store().drive(ticket, lease_clock::time_point::max())) {
+      case backend_api::drive_outcome::finished:
+      case backend_api::drive_outcome::deadline_passed:
+        break;
+      case backend_api::drive_outcome::not_driven:
+        ticket.wait();
+        return;
+    }
+  }
+}
+
+std::shared_ptr<runtime::lease_record> client_state::acquire(
+    const std::shared_ptr<const runtime::lock_spec>& spec, lease_clock::time_point until,
+    const std::stop_token& stop, std::string_view value, std::error_code& error) noexcept {
+  error.clear();
+  if (!alive()) {
+    report(error, {make_error_code(errc::forked), "this handle was inherited through fork()"});
+    return nullptr;
+  }
+  if (stop.stop_requested()) return nullptr;
+  blocking_acquire call;
+  engine().acquire(call, spec, until, value);
+  if (!call.ticket.finished()) {
+    const std::stop_callback on_stop{stop, [&] { engine().cancel(call); }};
+    wait(call.ticket);
+  }
+  if (auto* why = std::get_if<base::failure>(&call.outcome())) {
+    report(error, *why);
+    return nullptr;
+  }
+  auto* record = std::get_if<std::shared_ptr<runtime::lease_record>>(&call.outcome());
+  return record != nullptr ? std::move(*record) : nullptr;
+}
+
+release_result client_state::release(runtime::lease_record& record) noexcept {
+  if (!alive()) return release_result::already_lost;
+  blocking_word call;
+  engine().release(record, &call);
+  wait(call.ticket);
+  switch (call.released) {
+    case core::release_outcome::released:
+      return release_result::released;
+    case core::release_outcome::already_lost:
+      return release_result::already_lost;
+    case core::release_outcome::unknown:
+      return release_result::unknown;
+  }
+  return release_result::unknown;
+}
+
+void client_state::downgrade(runtime::lease_record& record, std::error_code& error) noexcept {
+  error.clear();
+  if (!alive()) {
+    report(error, {make_error_code(errc::forked), "this handle was inherited through fork()"});
+    return;
+  }
+  blocking_word call;
+  engine().downgrade(record, call);
+  wait(call.ticket);
+  if (call.failed) report(error, *call.failed);
+}
+
+lease client_state::make_lease(std::shared_ptr<runtime::lease_record> record,
+                               std::shared_ptr<reentry> entry) {
+  return lease{shared_from_this(), std::move(record), std::move(entry)};
+}
+
+lease_view client_state::make_view(std::shared_ptr<runtime::lease_record> record) {
+  return lease_view{shared_from_this(), std::move(record)};
+}
+
+}  // namespace sallyport::detail

@@ -1,0 +1,130 @@
+#include "client/observations.hpp"
+
+#include "client/client_state.hpp"
+
+#include <algorithm>
+
+namespace sallyport::detail {
+namespace {
+
+std::optional<leader_info> leader_of(const std::optional<lock_info>& lock) {
+  if (!lock || lock->kind != lock_kind::election || lock->holders.empty()) return std::nullopt;
+  const holder_info& first = lock->holders.front();
+  return leader_info{first.value, first.token, first.host, first.pid, first.label};
+}
+
+}  // namespace
+
+std::optional<leader_info> read_leader(client_state& client, const lock_name& name) {
+  client.ensure_alive();
+  auto answer = await_completion<std::optional<lock_info>>(
+      client, [&](auto done) { client.store().who(name, std::move(done)); });
+  if (!answer) throw_failure(answer.error());
+  return leader_of(*answer);
+}
+
+void observation_state::read() {
+  {
+    const base::mutex_lock held{mutex_};
+    if (ended_) return;
+    if (reading_) {
+      again_ = true;
+      return;
+    }
+    reading_ = true;
+  }
+  client_.store().who(
+      name_, [self = shared_from_this()](base::result<std::optional<lock_info>> answer) {
+        bool again = false;
+        {
+          const base::mutex_lock held{self->mutex_};
+          self->reading_ = false;
+          again = std::exchange(self->again_, false);
+        }
+        if (answer) {
+          self->client_.world().tell([self, leader = leader_of(*answer)] { self->heard(leader); });
+        }
+        if (again) self->read();
+      });
+}
+
+void observation_state::heard(const std::optional<leader_info>& leader) {
+  {
+    const base::mutex_lock held{mutex_};
+    if (ended_) return;
+  }
+  if (told_once_ && leader == last_) return;
+  told_once_ = true;
+  last_ = leader;
+  tell_(leader);
+}
+
+void observation_state::end() {
+  if (!client_.alive()) return;
+  {
+    const base::mutex_lock held{mutex_};
+    ended_ = true;
+  }
+  client_.observed().remove(*this);
+  client_.world().news().flush();
+}
+
+void observations::add(const std::shared_ptr<observation_state>& which) {
+  const auto soon = lease_clock::now() + interval_;
+  {
+    const base::mutex_lock held{mutex_};
+    all_.push_back(which);
+    next_ = std::min(next_, soon);
+  }
+  owner_.store().watch(which->name(), true);
+  owner_.world().wake_at(soon);
+  which->read();
+}
+
+void observations::remove(const observation_state& which) {
+  bool last_of_name = true;
+  {
+    const base::mutex_lock held{mutex_};
+    std::erase_if(all_, [&](const auto& each) {
+      const auto alive = each.lock();
+      return !alive || alive.get() == &which;
+    });
+    for (const auto& each : all_) {
+      const auto alive = each.lock();
+      if (alive && alive->name() == which.name()) last_of_name = false;
+    }
+  }
+  if (last_of_name) owner_.store().watch(which.name(), false);
+}
+
+void observations::changed(const lock_name& name) {
+  std::vector<std::shared_ptr<observation_state>> affected;
+  {
+    const base::mutex_lock held{mutex_};
+    for (const auto& each : all_) {
+      if (auto alive = each.lock(); alive && alive->name() == name)
+        affected.push_back(std::move(alive));
+    }
+  }
+  for (const auto& each : affected) each->read();
+}
+
+void observations::run_due() {
+  std::vector<std::shared_ptr<observation_state>> due;
+  const auto now = lease_clock::now();
+  lease_clock::time_point next = lease_clock::time_point::max();
+  {
+    const base::mutex_lock held{mutex_};
+    if (now >= next_) {
+      for (const auto& each : all_) {
+        if (auto alive = each.lock()) due.push_back(std::move(alive));
+      }
+      next_ = all_.empty() ? lease_clock::time_point::max() : now + interval_;
+    }
+    next = next_;
+  }
+  for (const auto& each : due) each->read();
+  if (next != lease_clock::time_point::max()) owner_.world().wake_at(next);
+}
+
+}  // namespace sallyport::detail

@@ -1,0 +1,88 @@
+#include "client/reentry.hpp"
+
+#include <atomic>
+
+namespace sallyport::detail {
+namespace {
+
+/// Names the calling thread; never used twice, unlike std::thread::id.
+std::uint64_t this_thread_number() {
+  static std::atomic<std::uint64_t> last{0};
+  thread_local const std::uint64_t mine = ++last;
+  return mine;
+}
+
+}  // namespace
+
+reentry::reentry(std::shared_ptr<client_state> client,
+                 std::shared_ptr<runtime::lease_record> record, std::uint64_t owner)
+    : client_(std::move(client)), record_(std::move(record)) {
+  const base::mutex_lock held{mutex_};
+  count_.entered(owner);
+}
+
+core::reentrancy::entry reentry::enter(std::uint64_t owner) {
+  const bool valid = client_->make_view(record_).valid();
+  const base::mutex_lock held{mutex_};
+  return count_.enter(owner, valid);
+}
+
+release_result reentry::leave() noexcept {
+  {
+    const base::mutex_lock held{mutex_};
+    if (count_.leave() == core::reentrancy::exit::still_in) return release_result::released;
+  }
+  return client_->release(*record_);
+}
+
+std::uint32_t reentry::depth() const {
+  const base::mutex_lock held{mutex_};
+  return count_.count();
+}
+
+std::optional<lease> recursive_core::wait(lease_clock::time_point until,
+                                          const std::stop_token& stop,
+                                          std::error_code& error) noexcept {
+  error.clear();
+  const std::uint64_t me = this_thread_number();
+  std::shared_ptr<reentry> present;
+  {
+    const base::mutex_lock held{mutex_};
+    present = present_;
+  }
+  if (present && lock_.owner().alive()) {
+    const std::string& name = lock_.spec().name.text();
+    switch (present->enter(me)) {
+      case core::reentrancy::entry::acquire:
+        break;
+      case core::reentrancy::entry::reentered:
+        return lock_.owner().make_lease(present->record(), present);
+      case core::reentrancy::entry::lost:
+        report(error, {make_error_code(errc::lease_lost),
+                       "re-entry refused: the lease on '" + name + "' was lost"});
+        return std::nullopt;
+      case core::reentrancy::entry::too_deep:
+        report(error, {make_error_code(errc::bad_option), "'" + name + "' was entered too often"});
+        return std::nullopt;
+    }
+  }
+  auto record = lock_.owner().acquire(lock_.shared_spec(), until, stop, {}, error);
+  if (!record) return std::nullopt;
+  auto fresh = std::make_shared<reentry>(lock_.shared_owner(), record, me);
+  {
+    const base::mutex_lock held{mutex_};
+    present_ = fresh;
+  }
+  return lock_.owner().make_lease(std::move(record), std::move(fresh));
+}
+
+std::uint32_t recursive_core::depth() const {
+  std::shared_ptr<reentry> present;
+  {
+    const base::mutex_lock held{mutex_};
+    present = present_;
+  }
+  return present ? present->depth() : 0;
+}
+
+}  // namespace sallyport::detail
