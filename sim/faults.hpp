@@ -1,0 +1,47 @@
+#pragma once
+
+#include "sim/context.hpp"
+#include "sim/process.hpp"
+#include "sim/store_node.hpp"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace sallyport::sim {
+
+/// Makes the faults happen that are not tied to a message, each at the rate that the seed has
+/// drawn.
+/// Thread safety: none. Must outlive the loop's events.
+class fault_maker {
+ public:
+  /// `spawn` starts a new process in place of one that was killed.
+  fault_maker(context& shared, store_node& store, std::vector<std::shared_ptr<process>>& processes,
+              std::function<void()> spawn)
+      : shared_(shared), store_(store), processes_(processes), spawn_(std::move(spawn)) {}
+
+  void begin();
+  /// Ends all faults under way; nothing happens any more.
+  void heal();
+  /// By how much the store's clock was set back, in all: leases may last that much longer.
+  [[nodiscard]] duration set_back() const noexcept { return set_back_; }
+
+ private:
+  void plan_next(fault which);
+  void strike(fault which);
+  void cut(process& victim, bool to_store, bool from_store);
+  void kill(const std::shared_ptr<process>& victim);
+  void restart_store();
+  void change_drift(std::int64_t largest);
+  void step_store_clock();
+  void stop_clock(const std::shared_ptr<process>& victim);
+  [[nodiscard]] std::int64_t draw_drift(std::int64_t largest);
+
+  context& shared_;
+  store_node& store_;
+  std::vector<std::shared_ptr<process>>& processes_;
+  std::function<void()> spawn_;
+  duration set_back_{};
+};
+
+}  // namespace sallyport::sim

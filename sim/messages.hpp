@@ -1,0 +1,49 @@
+#pragma once
+
+#include "backend_api/requests.hpp"
+#include "base/result.hpp"
+#include "sim/clock.hpp"
+#include <sallyport/types.hpp>
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace sallyport::sim {
+
+enum class operation : std::uint8_t { acquire, renew, release, withdraw, downgrade, set_value };
+
+/// One request as it travels; owns what the backend's caller only lent.
+struct request {
+  operation what = operation::acquire;
+  std::uint64_t number = 0;  ///< matches the reply
+  lock_name name;
+  lock_kind kind = lock_kind::mutex;
+  access mode = access::exclusive;
+  backend_api::holder_id holder;
+  duration lease_length{};
+  duration claim_window{};
+  duration ticket_length{};
+  bool may_wait = false;
+  std::uint32_t permits = 1;
+  std::uint32_t token_count = 0;
+  std::uint32_t local_waiters = 0;
+  std::string value{};
+  time_point answer_by{};
+  true_time sent_at = 0;
+  bool doubled = false;  ///< a copy that an old connection delivers once more
+};
+
+using answer =
+    std::variant<base::result<backend_api::acquire_answer>, base::result<backend_api::renew_answer>,
+                 backend_api::leave_answer, bool>;
+
+struct reply {
+  std::uint64_t number = 0;
+  operation what = operation::acquire;
+  backend_api::holder_id holder;
+  answer says;
+};
+
+}  // namespace sallyport::sim

@@ -1,0 +1,87 @@
+#pragma once
+
+#include "sim/context.hpp"
+#include "sim/messages.hpp"
+#include "sim/store_node.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace sallyport::sim {
+
+/// The process's end of its link to the store. Called at the moment something arrives at its
+/// machine; a frozen process looks at it later.
+class link_user {
+ public:
+  link_user() = default;
+  link_user(const link_user&) = delete;
+  link_user& operator=(const link_user&) = delete;
+
+  virtual void replies_arrive(std::vector<reply> batch) = 0;
+  virtual void notice_arrives(const backends::memory::notice& what) = 0;
+  /// What was sent by connection `ended` or an older one will not be answered any more.
+  virtual void connection_ends(std::uint64_t ended) = 0;
+  /// Either connection is back: notices may have been missed.
+  virtual void connection_begins() = 0;
+
+ protected:
+  ~link_user() = default;
+};
+
+/// A process's two connections to the store: one for requests and their replies, in order, and one
+/// for notices. Bytes of a closed connection may still arrive at the store, late; nothing of it
+/// arrives at the process. Lives as long as anything of it is on its way, also after its process
+/// was killed.
+/// Thread safety: none.
+class link final : public notice_listener, public std::enable_shared_from_this<link> {
+ public:
+  link(context& shared, store_node& store, client_number client) noexcept
+      : shared_(shared), store_(store), client_(client) {}
+
+  void attach(link_user* user) noexcept { user_ = user; }
+  [[nodiscard]] bool connected() const noexcept { return connected_; }
+  /// Names the present connection.
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
+
+  /// REQUIRES: connected().
+  void send(std::vector<request> batch);
+  /// The request connection breaks; a new one is made after a while.
+  void reset();
+  /// The notices' connection breaks.
+  void reset_notices();
+  void connect_after(duration delay);
+
+  void cut(bool to_store, bool from_store) noexcept;
+  void heal();
+
+  // notice_listener
+  void publish(const backends::memory::notice& what) override;
+
+ private:
+  struct direction {
+    bool cut = false;
+    true_time last = 0;  // nothing overtakes this
+  };
+
+  [[nodiscard]] duration draw_delay(fault slow, counter counted);
+  [[nodiscard]] true_time in_order(direction& way, duration delay);
+  void arrive_at_store(const std::vector<request>& batch, std::uint64_t sent_by, bool late);
+  void serve(const std::vector<request>& batch, std::uint64_t sent_by);
+  void send_back(std::vector<reply> batch);
+  void send_notice(const backends::memory::notice& what, duration delay);
+  void try_to_connect();
+
+  context& shared_;
+  store_node& store_;
+  client_number client_;
+  link_user* user_ = nullptr;
+  direction to_store_;
+  direction from_store_;
+  std::uint64_t epoch_ = 1;  // 0: no connection
+  bool connected_ = false;
+  bool connecting_ = false;
+  bool subscribed_ = true;
+};
+
+}  // namespace sallyport::sim

@@ -1,0 +1,142 @@
+#include "sim/options.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <sstream>
+
+namespace sallyport::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+struct fault_info {
+  std::string_view name;
+  double highest;  // rate
+};
+
+constexpr std::array<fault_info, fault_count> faults = {{
+    {"lose_request", 0.15},  {"lose_reply", 0.15},    {"double_request", 0.2},
+    {"slow_message", 0.1},   {"lose_notice", 0.6},    {"double_notice", 0.5},
+    {"slow_notice", 0.5},    {"reset_on_send", 0.05}, {"pause_at_step", 0.02},
+    {"reset", 0.5},          {"cut_to_store", 0.25},  {"cut_from_store", 0.25},
+    {"partition", 0.25},     {"pause", 0.5},          {"kill", 0.2},
+    {"suspend", 0.25},       {"drift", 0.5},          {"store_pause", 0.2},
+    {"store_restart", 0.15}, {"break_safely", 0.3},   {"store_clock_step", 0.2},
+    {"big_drift", 0.3},      {"break_at_once", 0.3},  {"stop_clock", 0.4},
+}};
+
+constexpr double share_out_of_model = 0.2;
+constexpr double share_without_faults = 0.05;
+constexpr double share_of_fault = 0.3;
+
+duration draw_scaled(base::random& random, duration base, double from, double to) {
+  const double factor = from * std::pow(to / from, random.unit());
+  return duration{static_cast<duration::rep>(static_cast<double>(base.count()) * factor)};
+}
+
+lock_kind draw_kind(base::random& random) {
+  const std::uint64_t drawn = random.below(10);
+  if (drawn < 5) return lock_kind::mutex;
+  if (drawn < 8) return lock_kind::shared_mutex;
+  return drawn < 9 ? lock_kind::semaphore : lock_kind::election;
+}
+
+void draw_faults(options& out, base::random& random) {
+  out.in_model = !random.chance(share_out_of_model);
+  if (random.chance(share_without_faults)) {
+    out.in_model = true;
+    return;
+  }
+  for (std::size_t i = 0; i < fault_count; ++i) {
+    if (out.in_model && i >= first_fault_out_of_model) break;
+    const double share = i >= first_fault_out_of_model ? 0.5 : share_of_fault;
+    if (random.chance(share)) out.rates[i] = faults[i].highest * (0.05 + 0.95 * random.unit());
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(fault which) noexcept {
+  return faults[static_cast<std::size_t>(which)].name;
+}
+
+duration draw_between(base::random& random, duration from, duration to) {
+  if (to <= from) return from;
+  return from + duration{static_cast<duration::rep>(
+                    random.below(static_cast<std::uint64_t>((to - from).count()) + 1))};
+}
+
+duration draw_around(base::random& random, duration mean) {
+  const double drawn = -std::log(1.0 - random.unit()) * static_cast<double>(mean.count());
+  const double longest = 10.0 * static_cast<double>(mean.count());
+  return duration{static_cast<duration::rep>(std::min(drawn, longest))};
+}
+
+options draw_options(std::uint64_t seed, base::random& random) {
+  options out;
+  out.seed = seed;
+  draw_faults(out, random);
+
+  const std::size_t names = 1 + random.below(3);
+  for (std::size_t i = 0; i < names; ++i) {
+    const lock_kind kind = draw_kind(random);
+    const std::uint32_t permits =
+        kind == lock_kind::semaphore ? 1 + static_cast<std::uint32_t>(random.below(3)) : 1;
+    out.locks.push_back({lock_name{"lock-" + std::to_string(i)}, kind, permits});
+  }
+  out.processes = 2 + static_cast<std::uint32_t>(random.below(5));
+  out.callers = 1 + static_cast<std::uint32_t>(random.below(3));
+  out.local_turns = random.chance(0.4) ? 1 : 2 + static_cast<std::uint32_t>(random.below(7));
+  out.single_tokens = random.chance(0.3);
+  out.notices_without_grant = random.chance(0.2);
+  out.readers = 0.2 + 0.6 * random.unit();
+  out.tries = 0.4 * random.unit();
+  out.timed = 0.5 * random.unit();
+  out.cancels = random.chance(0.5) ? 0.3 * random.unit() : 0.0;
+  out.long_holds = 0.3 * random.unit();
+  out.fixed_leases = random.chance(0.5) ? 0.5 * random.unit() : 0.0;
+
+  out.lease = draw_scaled(random, milliseconds{200}, 1.0, 25.0);
+  out.longest_lease = out.lease;
+  out.heartbeat = draw_scaled(random, out.lease, 0.04, 0.6);
+  out.request_timeout = draw_scaled(random, out.lease, 0.1, 2.0);
+  out.store_patience = draw_scaled(random, out.lease, 0.5, 6.0);
+  out.local_turn_time = draw_scaled(random, out.lease, 0.1, 4.0);
+  out.expiry_granularity = random.chance(0.3) ? milliseconds{2} : milliseconds{0};
+  out.message_delay = draw_scaled(random, out.lease, 0.0005, 0.05);
+  out.think_time = draw_scaled(random, out.lease, 0.05, 1.0);
+  out.safety_phase = draw_scaled(random, out.lease, 12.0, 40.0);
+  return out;
+}
+
+std::string describe(const options& drawn) {
+  const auto ms = [](duration span) { return static_cast<double>(span.count()) / 1e6; };
+  std::ostringstream text;
+  text << "seed " << drawn.seed << (drawn.in_model ? ", in model" : ", out of model") << '\n';
+  for (std::size_t i = 0; i < fault_count; ++i) {
+    if (drawn.rates[i] > 0) text << "  fault " << faults[i].name << " " << drawn.rates[i] << '\n';
+  }
+  for (const lock_plan& lock : drawn.locks) {
+    text << "  " << lock.name.text() << " " << to_string(lock.kind);
+    if (lock.kind == lock_kind::semaphore) text << " of " << lock.permits;
+    text << '\n';
+  }
+  text << "  processes " << drawn.processes << ", callers " << drawn.callers << ", local_turns "
+       << drawn.local_turns << (drawn.single_tokens ? ", single tokens" : "")
+       << (drawn.notices_without_grant ? ", notices without grant" : "") << '\n'
+       << "  readers " << drawn.readers << ", tries " << drawn.tries << ", timed " << drawn.timed
+       << ", cancels " << drawn.cancels << ", long holds " << drawn.long_holds << ", fixed leases "
+       << drawn.fixed_leases << '\n'
+       << "  in ms: lease " << ms(drawn.lease) << ", heartbeat " << ms(drawn.heartbeat)
+       << ", request_timeout " << ms(drawn.request_timeout) << ", store_patience "
+       << ms(drawn.store_patience) << ", local_turn_time " << ms(drawn.local_turn_time)
+       << ", expiry_granularity " << ms(drawn.expiry_granularity) << ", message_delay "
+       << ms(drawn.message_delay) << ", think_time " << ms(drawn.think_time) << ", safety_phase "
+       << ms(drawn.safety_phase) << '\n';
+  return text.str();
+}
+
+}  // namespace sallyport::sim

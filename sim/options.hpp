@@ -1,0 +1,109 @@
+#pragma once
+
+#include "base/random.hpp"
+#include "sim/clock.hpp"
+#include <sallyport/types.hpp>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sallyport::sim {
+
+/// What may go wrong. The rate of a fault of messages is a probability for each message; the rate
+/// of any other is how often it happens in one base lease, on average.
+enum class fault : std::uint8_t {
+  // Of messages.
+  lose_request,
+  lose_reply,
+  double_request,
+  slow_message,
+  lose_notice,
+  double_notice,
+  slow_notice,
+  reset_on_send,
+  pause_at_step,
+  // Of processes and their machines.
+  reset,
+  cut_to_store,
+  cut_from_store,
+  partition,
+  pause,
+  kill,
+  suspend,
+  drift,
+  // Of the store.
+  store_pause,
+  store_restart,
+  break_safely,
+  // Outside of the model: exclusion is not promised any more, the order of tokens is.
+  store_clock_step,
+  big_drift,
+  break_at_once,
+  stop_clock,
+  number_of_faults
+};
+
+inline constexpr std::size_t fault_count = static_cast<std::size_t>(fault::number_of_faults);
+inline constexpr std::size_t first_fault_out_of_model =
+    static_cast<std::size_t>(fault::store_clock_step);
+inline constexpr std::size_t first_timed_fault = static_cast<std::size_t>(fault::reset);
+
+[[nodiscard]] std::string_view to_string(fault which) noexcept;
+
+/// One name and what it is used as.
+struct lock_plan {
+  lock_name name;
+  lock_kind kind = lock_kind::mutex;
+  std::uint32_t permits = 1;
+};
+
+/// Everything that a seed decides before its simulation begins.
+struct options {
+  std::uint64_t seed = 0;
+  bool in_model = true;
+  std::array<double, fault_count> rates{};  ///< 0: never
+
+  std::vector<lock_plan> locks;
+  std::uint32_t processes = 2;
+  std::uint32_t callers = 1;  ///< of each process
+  std::uint32_t local_turns = 1;
+  bool single_tokens = false;  ///< the store reserves one token at a time
+  bool notices_without_grant = false;
+  double readers = 0.5;  ///< how much of a shared_mutex's callers are readers
+  double tries = 0.2;    ///< calls that do not wait
+  double timed = 0.4;    ///< calls that wait for some time
+  double cancels = 0.1;
+  double long_holds = 0.1;    ///< turns that last for several leases
+  double fixed_leases = 0.2;  ///< leases that are not renewed
+
+  duration lease{};  ///< the base of all times
+  duration longest_lease{};
+  duration heartbeat{};
+  duration request_timeout{};
+  duration store_patience{};
+  duration local_turn_time{};
+  duration expiry_granularity{};
+  duration message_delay{};  ///< mean, on a good day
+  duration think_time{};
+  duration safety_phase{};
+
+  [[nodiscard]] double rate(fault which) const noexcept {
+    return rates[static_cast<std::size_t>(which)];
+  }
+};
+
+/// Draws a random subset of the faults, then their rates, then the rest.
+[[nodiscard]] options draw_options(std::uint64_t seed, base::random& random);
+
+/// For people: every option on a line of its own.
+[[nodiscard]] std::string describe(const options& drawn);
+
+/// How the simulation draws a span: uniform in [from, to].
+[[nodiscard]] duration draw_between(base::random& random, duration from, duration to);
+/// Exponential with this mean, at most ten times as long.
+[[nodiscard]] duration draw_around(base::random& random, duration mean);
+
+}  // namespace sallyport::sim

@@ -1,0 +1,89 @@
+#pragma once
+
+#include "backend_api/backend.hpp"
+#include "sim/context.hpp"
+#include "sim/network.hpp"
+#include <sallyport/error.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+namespace sallyport::sim {
+
+class process;
+
+/// The driver for the simulated store. Keeps the contract of backend_api exactly, and no more than
+/// that: every request is answered once, by its answer_by; `unavailable` means that nothing was
+/// sent; replies that come later are dropped.
+/// Thread safety: none.
+class sim_backend final : public backend_api::backend, private link_user {
+ public:
+  sim_backend(context& shared, process& owner, store_node& store, std::uint64_t client);
+  ~sim_backend() override;
+
+  void attach(backend_api::events& listener) noexcept { listener_ = &listener; }
+  void connect();
+  [[nodiscard]] link& connections() noexcept { return *link_; }
+  /// No request waits for its answer.
+  [[nodiscard]] bool idle() const noexcept { return pending_.empty() && unsent_ == 0; }
+  /// Answers what is overdue; called when a frozen process goes on.
+  void answer_overdue();
+
+  [[nodiscard]] const sallyport::capabilities& capabilities() const override {
+    return capabilities_;
+  }
+  void acquire(const backend_api::acquire_request& request) override;
+  void renew(std::span<const backend_api::renew_request> batch) override;
+  void release(const backend_api::leave_request& request) override;
+  void withdraw(const backend_api::leave_request& request) override;
+  void downgrade(const backend_api::renew_request& request) override;
+  void set_value(const backend_api::renew_request& holder, std::string_view value,
+                 backend_api::completion<bool> done) override;
+  void watch(const lock_name& name, bool on) override;
+  void list(std::string_view prefix, std::string_view after, std::size_t limit,
+            backend_api::completion<std::vector<lock_info>> done) override;
+  void who(const lock_name& name, backend_api::completion<std::optional<lock_info>> done) override;
+  void break_lock(const lock_name& name, fencing_token observed, backend_api::break_mode mode,
+                  backend_api::completion<std::monostate> done) override;
+  backend_api::drive_outcome drive(backend_api::drive_ticket& ticket, time_point deadline) override;
+  void close() override;
+
+ private:
+  struct waiting_call {
+    operation what = operation::acquire;
+    backend_api::holder_id holder{};
+    time_point answer_by{};
+    std::uint64_t connection = 0;
+    backend_api::completion<bool> done{};  // set_value
+  };
+
+  void send(std::vector<request> batch, const backend_api::completion<bool>& done = {});
+  void refuse(const std::vector<request>& batch, const backend_api::completion<bool>& done);
+  void fail(waiting_call& call, errc why);
+  void arm(std::uint64_t number, time_point answer_by);
+  void take(std::vector<reply>& batch);
+
+  // link_user
+  void replies_arrive(std::vector<reply> batch) override;
+  void notice_arrives(const backends::memory::notice& what) override;
+  void connection_ends(std::uint64_t ended) override;
+  void connection_begins() override;
+
+  context& shared_;
+  process& owner_;
+  store_node& store_;
+  std::shared_ptr<link> link_;
+  backend_api::events* listener_ = nullptr;
+  sallyport::capabilities capabilities_;
+  std::map<std::uint64_t, waiting_call> pending_;
+  std::set<backend_api::holder_id> unknown_;  // their acquire had no answer
+  std::uint64_t client_;
+  std::uint64_t next_number_ = 1;
+  std::uint64_t unsent_ = 0;  // refusals on their way
+};
+
+}  // namespace sallyport::sim

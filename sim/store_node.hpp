@@ -1,0 +1,72 @@
+#pragma once
+
+#include "backends/memory/lock_table.hpp"
+#include "sim/checkers.hpp"
+#include "sim/context.hpp"
+#include "sim/messages.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace sallyport::sim {
+
+using backends::memory::client_number;
+
+/// Whoever listens for a client's notices at the store.
+class notice_listener {
+ public:
+  notice_listener() = default;
+  notice_listener(const notice_listener&) = delete;
+  notice_listener& operator=(const notice_listener&) = delete;
+  virtual ~notice_listener() = default;
+  virtual void publish(const backends::memory::notice& what) = 0;
+};
+
+/// The store: the reference lock table on a machine with its own clock, which can stop, restart and
+/// be set wrong. Its state is durable. Reports what it does to the checkers, which is how they know
+/// the truth.
+/// Thread safety: none.
+class store_node {
+ public:
+  store_node(context& shared, checkers& checks);
+
+  /// A message arrives: it is served now, after a pause, or (while the store is down) never.
+  void arrive(std::function<void()> serve);
+  [[nodiscard]] reply execute(const request& asked, client_number from);
+  void subscribe(client_number client, const std::shared_ptr<notice_listener>& listener);
+  void watch(client_number client, const lock_name& name, bool on) {
+    table_.watch(client, name, on);
+  }
+  /// Breaks some holder's grant, if anybody holds the name.
+  void break_some_grant(const lock_name& name, backend_api::break_mode mode);
+
+  void pause();
+  void resume();
+  void stop();
+  void start();
+  [[nodiscard]] bool reachable() const noexcept { return !down_; }
+
+  [[nodiscard]] sim_clock& clock() noexcept { return clock_; }
+  [[nodiscard]] time_point now() const { return clock_.at(shared_.loop.now()); }
+  /// How many names have live state.
+  [[nodiscard]] std::size_t entries_left();
+
+ private:
+  void publish(const std::vector<backends::memory::notice>& notices);
+  [[nodiscard]] answer serve(const request& asked, client_number from,
+                             std::vector<backends::memory::notice>& notices);
+
+  context& shared_;
+  checkers& checks_;
+  sim_clock clock_;
+  backends::memory::lock_table table_;
+  std::map<client_number, std::weak_ptr<notice_listener>> listeners_;
+  std::vector<std::function<void()>> backlog_;
+  bool paused_ = false;
+  bool down_ = false;
+};
+
+}  // namespace sallyport::sim
