@@ -1,0 +1,226 @@
+#include "tests/contract/kit/contract_test.hpp"
+
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+namespace sallyport::contract {
+namespace {
+
+class Election : public contract_test {
+ protected:
+  [[nodiscard]] bool claimed() {
+    if (claims().elections) return true;
+    EXPECT_EQ(error_of([&] { election{open(), "leader"}; }), errc::not_supported);
+    return false;
+  }
+};
+
+/// What an observer was told: values, "-" for "nobody leads".
+class log_of_leaders {
+ public:
+  void add(const std::optional<leader_info>& leader) {
+    const std::scoped_lock lock(mutex_);
+    seen_.push_back(leader ? leader->value : "-");
+  }
+  [[nodiscard]] std::vector<std::string> read() const {
+    const std::scoped_lock lock(mutex_);
+    return seen_;
+  }
+  [[nodiscard]] std::string last() const {
+    const std::scoped_lock lock(mutex_);
+    return seen_.empty() ? "" : seen_.back();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> seen_;
+};
+
+TEST_F(Election, HasOneLeaderWhoseValueEverybodySees) {
+  if (!claimed()) return;
+  election mine{open("one"), "leader", lasting()};
+  election theirs{open("two"), "leader", lasting()};
+  EXPECT_FALSE(theirs.leader());
+
+  const auto leads = mine.campaign("http://one:80");
+
+  EXPECT_TRUE(leads.valid());
+  EXPECT_FALSE(theirs.try_campaign("http://two:80"));
+  EXPECT_FALSE(theirs.try_campaign_for("http://two:80", 20ms));
+  const auto seen = theirs.leader();
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->value, "http://one:80");
+  EXPECT_EQ(seen->label, "one");
+  EXPECT_EQ(seen->pid, ::getpid());
+  EXPECT_NE(seen->host, "");
+  EXPECT_TRUE(!claims().fencing || seen->token == leads.token());
+}
+
+TEST_F(Election, ResigningPassesTheLeadToTheNextCandidate) {
+  if (!claimed()) return;
+  const auto watching = open("watching");
+  election mine{open("one"), "leader", lasting()};
+  election theirs{open("two"), "leader", lasting()};
+  auto leads = mine.campaign("one");
+  background candidate([&] { return theirs.try_campaign_for("two", patience); });
+  ASSERT_TRUE(waiters_become(watching, "leader", 1));
+
+  leads.release();
+  const auto next = candidate.get();
+
+  ASSERT_TRUE(next);
+  EXPECT_EQ(mine.leader().value().value, "two");
+  EXPECT_TRUE(!claims().fencing || next->token() > leads.token());
+}
+
+TEST_F(Election, TheLeaderMayChangeWhatItSays) {
+  if (!claimed()) return;
+  const auto client = open();
+  election mine{client, "leader", lasting()};
+  const auto leads = mine.campaign("starting");
+
+  mine.proclaim(leads, "ready");
+
+  EXPECT_EQ(mine.leader().value().value, "ready");
+  EXPECT_EQ(client.who("leader").value().holders.at(0).value, "ready");
+  EXPECT_TRUE(!claims().fencing || mine.leader().value().token == leads.token());
+}
+
+TEST_F(Election, WhoNoLongerLeadsCannotProclaim) {
+  if (!claimed()) return;
+  election mine{open("one"), "leader", ending()};
+  election theirs{open("two"), "leader", lasting()};
+  const auto lapsed = mine.campaign("one");
+  const auto leads = theirs.try_campaign_for("two", patience);
+  ASSERT_TRUE(leads);
+
+  EXPECT_EQ(error_of([&] { mine.proclaim(lapsed, "still me"); }), errc::lease_lost);
+
+  EXPECT_EQ(theirs.leader().value().value, "two");
+}
+
+TEST_F(Election, ACandidateCanBeCancelled) {
+  if (!claimed()) return;
+  const auto watching = open("watching");
+  election mine{open("one"), "leader", lasting()};
+  election theirs{open("two"), "leader", lasting()};
+  const auto leads = mine.campaign("one");
+  std::stop_source stop;
+  background candidate([&] { return theirs.campaign("two", stop.get_token()).has_value(); });
+  ASSERT_TRUE(waiters_become(watching, "leader", 1));
+
+  stop.request_stop();
+
+  EXPECT_FALSE(candidate.get());
+  EXPECT_TRUE(waiters_become(watching, "leader", 0));
+}
+
+TEST_F(Election, CandidatesOfOneClientFollowEachOtherEachWithItsValue) {
+  if (!claimed()) return;
+  const auto client = open();
+  election race{client, "leader", lasting()};
+  auto first = race.campaign("first");
+  background second([&] { return race.try_campaign_for("second", patience); });
+
+  EXPECT_EQ(race.leader().value().value, "first");
+  first.release();
+  const auto next = second.get();
+
+  ASSERT_TRUE(next);
+  EXPECT_EQ(race.leader().value().value, "second");
+}
+
+TEST_F(Election, AnObserverHearsThePresentLeaderAndEveryLaterOne) {
+  if (!claimed()) return;
+  election mine{open("one"), "leader", lasting()};
+  const auto watching = open("watching");
+  election watched{watching, "leader", lasting()};
+  log_of_leaders heard;
+  const auto observing = watched.observe([&](const auto& leader) { heard.add(leader); });
+
+  ASSERT_TRUE(eventually([&] { return heard.last() == "-"; }));
+  auto leads = mine.campaign("a");
+  ASSERT_TRUE(eventually([&] { return heard.last() == "a"; }));
+  mine.proclaim(leads, "b");
+  ASSERT_TRUE(eventually([&] { return heard.last() == "b"; }));
+  leads.release();
+  ASSERT_TRUE(eventually([&] { return heard.last() == "-"; }));
+
+  EXPECT_EQ(heard.read(), (std::vector<std::string>{"-", "a", "b", "-"}));
+}
+
+TEST_F(Election, AnObserverHearsOfALeaderThatLapsed) {
+  if (!claimed()) return;
+  client_options quick;
+  quick.heartbeat = 100ms;
+  election mine{open("one"), "leader", ending()};
+  election watched{open("watching", quick), "leader", lasting()};
+  const auto leads = mine.campaign("a");
+  log_of_leaders heard;
+  const auto observing = watched.observe([&](const auto& leader) { heard.add(leader); });
+  ASSERT_TRUE(eventually([&] { return heard.last() == "a"; }));
+
+  EXPECT_TRUE(eventually([&] { return heard.last() == "-"; }));
+}
+
+TEST_F(Election, NoCallbackRunsAfterTheObservationEnded) {
+  if (!claimed()) return;
+  election mine{open("one"), "leader", lasting()};
+  election watched{open("watching"), "leader", lasting()};
+  log_of_leaders heard;
+  std::optional<observation> observing =
+      watched.observe([&](const auto& leader) { heard.add(leader); });
+  ASSERT_TRUE(eventually([&] { return heard.last() == "-"; }));
+
+  observing.reset();
+  const auto leads = mine.campaign("a");
+  log_of_leaders later;
+  const auto another = watched.observe([&](const auto& leader) { later.add(leader); });
+  ASSERT_TRUE(eventually([&] { return later.last() == "a"; }));
+
+  EXPECT_EQ(heard.last(), "-");
+}
+
+TEST_F(Election, AnObservationMayEndItself) {
+  if (!claimed()) return;
+  election watched{open(), "leader", lasting()};
+  std::mutex guard;
+  std::optional<observation> observing;
+  signal_flag ended;
+  {
+    const std::scoped_lock lock(guard);
+    observing = watched.observe([&](const auto&) {
+      const std::scoped_lock inner(guard);
+      observing.reset();
+      ended.raise();
+    });
+  }
+
+  EXPECT_TRUE(ended.wait());
+}
+
+TEST_F(Election, ValuesUpToTheirBoundAreKeptByteByByte) {
+  if (!claimed()) return;
+  election mine{open(), "leader", lasting()};
+  std::string longest(election::max_value_bytes, 'x');
+  longest[1] = '\0';
+  longest[2] = '\n';
+  longest[3] = '\xff';
+
+  {
+    const auto leads = mine.campaign(longest);
+    EXPECT_EQ(mine.leader().value().value, longest);
+    EXPECT_EQ(error_of([&] { mine.proclaim(leads, longest + "y"); }), errc::bad_option);
+    mine.proclaim(leads, "");
+    EXPECT_EQ(mine.leader().value().value, "");
+  }
+
+  EXPECT_EQ(error_of([&] { (void)mine.try_campaign(longest + "y"); }), errc::bad_option);
+}
+
+}  // namespace
+}  // namespace sallyport::contract

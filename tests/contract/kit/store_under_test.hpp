@@ -1,0 +1,60 @@
+#pragma once
+
+#include <sallyport/capabilities.hpp>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+/// What the contract suite has to know about one backend's store.
+namespace sallyport::contract {
+
+/// A store that no other test uses. The destructor takes away whatever making it has left behind.
+class fresh_store {
+ public:
+  fresh_store() = default;
+  fresh_store(const fresh_store&) = delete;
+  fresh_store& operator=(const fresh_store&) = delete;
+  virtual ~fresh_store() = default;
+
+  /// What client::open takes. The same for all clients of one test: they meet in one store.
+  [[nodiscard]] virtual std::string address() const = 0;
+};
+
+/// A store without anything to take away.
+class plain_store final : public fresh_store {
+ public:
+  explicit plain_store(std::string address) : address_(std::move(address)) {}
+  [[nodiscard]] std::string address() const override { return address_; }
+
+ private:
+  std::string address_;
+};
+
+/// The descriptor of one backend. Its store file defines the_store(); the rest of the suite is the
+/// same for all.
+struct store_under_test {
+  std::string name;
+  /// Makes a store for one test. Called in every test, also by several processes at the same time.
+  std::unique_ptr<fresh_store> (*make)() = nullptr;
+  /// What the backend must claim. The suite compares every field but store_id and caveats with
+  /// client::capabilities(), and tests what is claimed; of what is not claimed it tests the
+  /// documented refusal.
+  capabilities claims;
+  /// Leases of tests that wait for one to lapse: as short as the store can, but long enough for a
+  /// busy machine to renew.
+  std::chrono::milliseconds short_lease{400};
+  /// Clients of one process that open the same address see the same locks. Without it the suite
+  /// can't run.
+  bool clients_share = true;
+  /// Other processes of this machine that open the same address see the same locks.
+  bool processes_share = false;
+  /// An address of the same kind where nobody answers; empty: this store can't be out of reach.
+  std::optional<std::string> unreachable_address;
+};
+
+/// Defined once in every contract program, by the backend's store file.
+[[nodiscard]] const store_under_test& the_store();
+
+}  // namespace sallyport::contract

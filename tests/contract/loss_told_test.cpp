@@ -1,0 +1,215 @@
+#include "tests/contract/kit/contract_test.hpp"
+
+#include <atomic>
+#include <stop_token>
+#include <thread>
+
+// Promise 5: a lease that can no longer be trusted says so, at its deadline at the latest, and for
+// ever.
+namespace sallyport::contract {
+namespace {
+
+class LossTold : public contract_test {};
+
+TEST_F(LossTold, AFixedLeaseEndsAtItsDeadlineByItself) {
+  mutex lock{open(), "door", ending()};
+  const auto before = lease_clock::now();
+
+  const auto held = lock.acquire();
+  EXPECT_TRUE(held.valid());
+  EXPECT_EQ(held.state(), lease_state::held);
+  EXPECT_LE(held.deadline(), lease_clock::now() + held.length());
+  EXPECT_GT(held.deadline(), before);
+  wait_until(held.deadline());
+
+  EXPECT_FALSE(held.valid());
+  EXPECT_TRUE(becomes_lost(held));
+  EXPECT_EQ(error_of([&] { held.ensure_valid(); }), errc::lease_lost);
+}
+
+TEST_F(LossTold, TheDeadlineIsCountedFromBeforeTheRequestLeftLessAMargin) {
+  mutex lock{open(), "door", ending()};
+
+  const auto before = lease_clock::now();
+  const auto held = lock.acquire();
+  const auto after = lease_clock::now();
+
+  // The request left between the two; a hundredth is the default drift, and expiry may be coarse.
+  const auto least_margin = held.length() / 100;
+  EXPECT_LE(held.deadline(), after + held.length() - least_margin);
+  EXPECT_GE(held.deadline(), before + held.length() / 2);
+}
+
+TEST_F(LossTold, MoreDriftMakesADeadlineEarlier) {
+  client_options careful;
+  careful.clock_drift = 0.25;
+  mutex lock{open("careful", careful), "door", ending()};
+
+  const auto held = lock.acquire();
+
+  EXPECT_LE(held.deadline(), lease_clock::now() + held.length() * 3 / 4);
+}
+
+TEST_F(LossTold, TheStopTokenFiresWhenTheLeaseLapses) {
+  mutex lock{open(), "door", ending()};
+  const auto held = lock.acquire();
+  const std::stop_token gone = held.lost();
+  std::atomic<bool> was_valid{true};
+  signal_flag called;
+  const std::stop_callback callback(gone, [&] {
+    was_valid = held.valid();
+    called.raise();
+  });
+
+  EXPECT_FALSE(gone.stop_requested());
+  EXPECT_TRUE(called.wait());
+
+  EXPECT_FALSE(was_valid);
+  EXPECT_TRUE(gone.stop_requested());
+  EXPECT_TRUE(held.lost().stop_requested());
+}
+
+TEST_F(LossTold, ATokenThatIsAskedForAfterTheLossHasFired) {
+  mutex lock{open(), "door", ending()};
+  const auto held = lock.acquire();
+
+  ASSERT_TRUE(becomes_lost(held));
+
+  EXPECT_TRUE(eventually([&] { return held.lost().stop_requested(); }));
+}
+
+TEST_F(LossTold, AReleasedLeaseIsNotLost) {
+  mutex lock{open(), "door", ending()};
+  auto held = lock.acquire();
+  const auto gone = held.lost();
+
+  EXPECT_EQ(held.release(), release_result::released);
+  wait_until(held.deadline() + short_lease() / 2);
+
+  EXPECT_EQ(held.state(), lease_state::released);
+  EXPECT_FALSE(held.valid());
+  EXPECT_FALSE(gone.stop_requested());
+}
+
+TEST_F(LossTold, ABrokenHolderIsTold) {
+  const auto admin = open("admin");
+  mutex lock{open("holder"), "door", {.lease_length = 2 * short_lease(), .local_turns = 1}};
+  const auto held = lock.acquire();
+  const auto gone = held.lost();
+
+  admin.break_lock("door", held.token(), break_style::safe);
+
+  EXPECT_TRUE(eventually([&] { return gone.stop_requested(); }));
+  EXPECT_FALSE(held.valid());
+  EXPECT_EQ(held.state(), lease_state::lost);
+}
+
+TEST_F(LossTold, ALostLeaseNeverBecomesValidAgain) {
+  const auto admin = open("admin");
+  const auto length = 2 * short_lease();
+  mutex lock{open("holder"), "door", {.lease_length = length, .local_turns = 1}};
+  auto held = lock.acquire();
+  admin.break_lock("door", held.token(), break_style::at_once);
+  ASSERT_TRUE(becomes_lost(held));
+
+  // Several renewals would have been confirmed in this time.
+  const auto until = lease_clock::now() + length;
+  bool revived = false;
+  while (lease_clock::now() < until) {
+    revived = revived || held.valid() || held.state() != lease_state::lost;
+    wait_until(lease_clock::now() + 10ms);
+  }
+
+  EXPECT_FALSE(revived);
+  EXPECT_EQ(held.release(), release_result::already_lost);
+  EXPECT_EQ(held.state(), lease_state::lost);
+  EXPECT_FALSE(held.valid());
+}
+
+TEST_F(LossTold, ALateReleaseSaysThatTheLeaseWasLost) {
+  mutex lock{open(), "door", ending()};
+  auto held = lock.acquire();
+  ASSERT_TRUE(becomes_lost(held));
+
+  EXPECT_EQ(held.release(), release_result::already_lost);
+  EXPECT_EQ(held.release(), release_result::already_lost);
+}
+
+TEST_F(LossTold, ABlockedCallbackDelaysNoRenewalOfOtherLeases) {
+  const auto client = open();
+  const auto length = 3 * short_lease();
+  mutex ends{client, "ends", ending()};
+  mutex lasts{client, "lasts", {.lease_length = length}};
+  const auto renewed = lasts.acquire();
+  const auto lapsing = ends.acquire();
+  signal_flag inside;
+  signal_flag leave;
+  const std::stop_callback blocked(lapsing.lost(), [&] {
+    inside.raise();
+    leave.wait();
+  });
+  ASSERT_TRUE(inside.wait());
+
+  const auto deadline = renewed.deadline();
+  wait_until(deadline);
+  const bool survived = renewed.valid();
+  leave.raise();
+
+  EXPECT_TRUE(survived);
+  EXPECT_GT(renewed.deadline(), deadline);
+}
+
+TEST_F(LossTold, CallbacksDoNotRunOnTheThreadOfTheUser) {
+  mutex lock{open(), "door", ending()};
+  const auto held = lock.acquire();
+  std::thread::id where;
+  signal_flag called;
+  const std::stop_callback callback(held.lost(), [&] {
+    where = std::this_thread::get_id();
+    called.raise();
+  });
+
+  ASSERT_TRUE(called.wait());
+
+  EXPECT_NE(where, std::this_thread::get_id());
+}
+
+TEST_F(LossTold, TheDestructorOfALostLeaseIsQuiet) {
+  mutex lock{open(), "door", ending()};
+  {
+    const auto held = lock.acquire();
+    ASSERT_TRUE(becomes_lost(held));
+  }
+  EXPECT_TRUE(lock.try_acquire_for(patience));
+}
+
+TEST_F(LossTold, ALostPermitIsTold) {
+  const auto client = open();
+  if (!claims().semaphores) {
+    EXPECT_EQ(error_of([&] { semaphore{client, "pool", 2}; }), errc::not_supported);
+    return;
+  }
+  semaphore pool{client, "pool", 2, ending()};
+  const auto permit = pool.acquire();
+  const auto gone = permit.lost();
+
+  EXPECT_TRUE(eventually([&] { return gone.stop_requested(); }));
+  EXPECT_FALSE(permit.valid());
+}
+
+TEST_F(LossTold, LossUnderAStdGuardIsTold) {
+  mutex lock{open(), "door", ending()};
+  const std::scoped_lock guard{lock};
+  const auto view = lock.current();
+  ASSERT_TRUE(view);
+
+  EXPECT_TRUE(view->valid());
+  EXPECT_TRUE(eventually([&] { return view->lost().stop_requested(); }));
+
+  EXPECT_FALSE(view->valid());
+  ASSERT_TRUE(lock.current());
+  EXPECT_FALSE(lock.current()->valid());
+}
+
+}  // namespace
+}  // namespace sallyport::contract

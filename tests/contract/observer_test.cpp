@@ -1,0 +1,153 @@
+#include "tests/contract/kit/contract_test.hpp"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sallyport::contract {
+namespace {
+
+/// Writes down what it hears.
+class diary final : public observer {
+ public:
+  void waiting(const lock_event& event) override { add("waiting", event); }
+  void acquired(const lock_event& event) override { add("acquired", event); }
+  void not_acquired(const lock_event& event) override { add("not_acquired", event); }
+  void failed(const lock_event& event) override { add("failed", event); }
+  void renewed(const lock_event& event) override { add("renewed", event); }
+  void suspect(const lock_event& event) override { add("suspect", event); }
+  void lost(const lock_event& event) override { add("lost", event); }
+  void released(const lock_event& event) override { add("released", event); }
+
+  [[nodiscard]] std::vector<std::string> words() const {
+    const std::scoped_lock lock(mutex_);
+    std::vector<std::string> all;
+    for (const auto& [word, event] : entries_) all.push_back(word);
+    return all;
+  }
+  [[nodiscard]] std::vector<std::pair<std::string, lock_event>> entries() const {
+    const std::scoped_lock lock(mutex_);
+    return entries_;
+  }
+
+ private:
+  void add(std::string word, const lock_event& event) {
+    const std::scoped_lock lock(mutex_);
+    entries_.emplace_back(std::move(word), event);
+  }
+
+  mutable std::mutex mutex_;
+  std::vector<std::pair<std::string, lock_event>> entries_;
+};
+
+class Observer : public contract_test {
+ protected:
+  [[nodiscard]] static client_options watched_by(std::shared_ptr<observer> watcher) {
+    client_options options;
+    options.watcher = std::move(watcher);
+    return options;
+  }
+};
+
+TEST_F(Observer, HearsOfAcquiringAndReleasingInOrder) {
+  const auto watcher = std::make_shared<diary>();
+  mutex lock{open("watched", watched_by(watcher)), "door", lasting()};
+
+  auto held = lock.acquire();
+  held.release();
+
+  ASSERT_TRUE(eventually([&] { return watcher->words().size() >= 2; }));
+  EXPECT_EQ(watcher->words(), (std::vector<std::string>{"acquired", "released"}));
+  const auto entries = watcher->entries();
+  EXPECT_EQ(entries[0].second.name, "door");
+  EXPECT_EQ(entries[0].second.kind, lock_kind::mutex);
+  EXPECT_TRUE(!claims().fencing || entries[0].second.token == held.token());
+  EXPECT_GT(entries[1].second.took, 0ns);
+}
+
+TEST_F(Observer, HearsOfWaitingAndOfGivingUp) {
+  const auto watcher = std::make_shared<diary>();
+  mutex gate{open("holder"), "door", lasting()};
+  const auto held = gate.acquire();
+  mutex wanted{open("watched", watched_by(watcher)), "door", lasting()};
+
+  EXPECT_FALSE(wanted.try_acquire_for(200ms));
+
+  ASSERT_TRUE(eventually([&] { return watcher->words().size() >= 2; }));
+  EXPECT_EQ(watcher->words(), (std::vector<std::string>{"waiting", "not_acquired"}));
+}
+
+TEST_F(Observer, HearsOfLoss) {
+  const auto watcher = std::make_shared<diary>();
+  mutex lock{open("watched", watched_by(watcher)), "door", ending()};
+  const auto held = lock.acquire();
+
+  ASSERT_TRUE(eventually([&] { return watcher->words().size() >= 2; }));
+
+  EXPECT_EQ(watcher->words(), (std::vector<std::string>{"acquired", "lost"}));
+  EXPECT_GE(watcher->entries()[1].second.took, short_lease() / 2);
+}
+
+TEST_F(Observer, HearsOfRenewals) {
+  const auto watcher = std::make_shared<diary>();
+  mutex lock{open("watched", watched_by(watcher)), "door", {.lease_length = 2 * short_lease()}};
+  const auto held = lock.acquire();
+
+  EXPECT_TRUE(eventually([&] {
+    const auto words = watcher->words();
+    return words.size() >= 2 && words[1] == "renewed";
+  }));
+}
+
+TEST_F(Observer, ASlowOneDelaysNoRenewal) {
+  struct slow final : observer {
+    void acquired(const lock_event&) override {
+      inside.raise();
+      leave.wait();
+    }
+    signal_flag inside;
+    signal_flag leave;
+  };
+  const auto watcher = std::make_shared<slow>();
+  mutex lock{open("watched", watched_by(watcher)), "door", {.lease_length = 3 * short_lease()}};
+  const auto held = lock.acquire();
+  ASSERT_TRUE(watcher->inside.wait());
+
+  const auto deadline = held.deadline();
+  wait_until(deadline);
+  const bool survived = held.valid();
+  watcher->leave.raise();
+
+  EXPECT_TRUE(survived);
+}
+
+TEST_F(Observer, MetricsCount) {
+  const auto counted = std::make_shared<metrics>();
+  const auto client = open("counted", watched_by(counted));
+  mutex door{client, "door", lasting()};
+  mutex others{open("other"), "taken", lasting()};
+  const auto taken = others.acquire();
+  mutex wanted{client, "taken", lasting()};
+  mutex ends{client, "ends", ending()};
+
+  for (int i = 0; i < 3; ++i) door.acquire().release();
+  EXPECT_FALSE(wanted.try_acquire());
+  EXPECT_FALSE(wanted.try_acquire_for(100ms));
+  const auto lapsing = ends.acquire();
+
+  ASSERT_TRUE(eventually([&] { return counted->read().lost == 1; }));
+  const auto seen = counted->read();
+  EXPECT_EQ(seen.acquired, 4U);
+  EXPECT_EQ(seen.released, 3U);
+  EXPECT_EQ(seen.not_acquired, 2U);
+  EXPECT_EQ(seen.waiting, 1U);
+  EXPECT_EQ(seen.failed, 0U);
+  EXPECT_EQ(seen.lost, 1U);
+  EXPECT_GT(seen.held, 0ns);
+  EXPECT_GT(seen.waited, 0ns);
+}
+
+}  // namespace
+}  // namespace sallyport::contract
