@@ -200,7 +200,7 @@ with_fixed_addresses() {
 }
 
 asan_stage() {
-  build asan
+  build asan sallyport_tests_unit sallyport_tests_contract sallyport_tests_sim-smoke
   export -f tests
   with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$'"
 }

@@ -95,6 +95,12 @@ function(sallyport_label_test name)
   endforeach()
 endfunction()
 
+# What tests compile with: they are read once and run for a moment, so optimising them costs more than it gives. The
+# code under test keeps the preset's flags.
+function(sallyport_compile_as_test target)
+  target_compile_options(${target} PRIVATE -O0 -g1)
+endfunction()
+
 function(sallyport_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;DEPENDENCIES;LABELS")
   sallyport_refuse_unknown_arguments(sallyport_add_test ${name} ${arg_UNPARSED_ARGUMENTS})
@@ -107,6 +113,7 @@ function(sallyport_add_test name)
 
   sallyport_add_executable(${name} SOURCES ${arg_SOURCES}
     DEPENDENCIES ${arg_DEPENDENCIES} GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
+  sallyport_compile_as_test(${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   sallyport_label_test(${name} ${arg_LABELS})

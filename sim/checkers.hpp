@@ -24,12 +24,12 @@ struct turn {
   std::uint64_t process = 0;
   const sim_clock* clock = nullptr;  ///< of its holder; good until `over`
   std::size_t lock = 0;
-  access mode = access::exclusive;  ///< what its holder relies on
-  time_point deadline;              ///< as last seen
-  bool given_back = false;          ///< its holder called release
-  bool suspected = false;           ///< seen as suspect
-  bool lost = false;                ///< seen as lost
-  bool over = false;                ///< nothing can happen to it any more
+  lock_mode mode = lock_mode::exclusive;  ///< what its holder relies on
+  time_point deadline;                    ///< as last seen
+  bool given_back = false;                ///< its holder called release
+  bool suspected = false;                 ///< seen as suspect
+  bool lost = false;                      ///< seen as lost
+  bool over = false;                      ///< nothing can happen to it any more
   std::optional<std::stop_token> lost_token;
 
   /// What its holder would say: by its own clock, also while it is frozen.

@@ -20,7 +20,7 @@ struct request {
   std::uint64_t number = 0;  ///< matches the reply
   lock_name name;
   lock_kind kind = lock_kind::mutex;
-  access mode = access::exclusive;
+  lock_mode mode = lock_mode::exclusive;
   backend_api::holder_id holder;
   duration lease_length{};
   duration claim_window{};

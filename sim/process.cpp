@@ -76,7 +76,7 @@ std::string process::unfinished() const {
   return text;
 }
 
-std::shared_ptr<const runtime::lock_spec> process::spec(std::size_t lock, access mode,
+std::shared_ptr<const runtime::lock_spec> process::spec(std::size_t lock, lock_mode mode,
                                                         bool short_lease, bool fixed) {
   const std::size_t variant = (short_lease ? 1U : 0U) + (fixed ? 2U : 0U);
   auto& found = specs_[(lock * 2 + static_cast<std::size_t>(mode)) * spec_variants + variant];

@@ -66,7 +66,7 @@ class process final : public runtime::environment, public std::enable_shared_fro
   /// Nothing of it is left, here or (as far as it knows) in the store.
   [[nodiscard]] bool quiet() const { return engine_.quiet() && backend_.idle(); }
 
-  [[nodiscard]] std::shared_ptr<const runtime::lock_spec> spec(std::size_t lock, access mode,
+  [[nodiscard]] std::shared_ptr<const runtime::lock_spec> spec(std::size_t lock, lock_mode mode,
                                                                bool short_lease, bool fixed);
 
  private:

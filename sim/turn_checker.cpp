@@ -64,7 +64,7 @@ void turn_checker::check_exclusion(const turn& fresh) {
     if (plan.kind == lock_kind::semaphore) {
       shared_.count.add(counter::permit_with_others);
       conflict = conflict || valid > plan.permits;
-    } else if (fresh.mode == access::shared && other->mode == access::shared) {
+    } else if (fresh.mode == lock_mode::shared && other->mode == lock_mode::shared) {
       shared_.count.add(counter::reader_with_readers);
     } else {
       conflict = true;
@@ -93,7 +93,7 @@ void turn_checker::check_tokens(const turn& fresh) {
     shared_.fail("tokens", which + " was never reserved by the store");
     return;
   }
-  const bool exclusive = fresh.mode == access::exclusive;
+  const bool exclusive = fresh.mode == lock_mode::exclusive;
   if (exclusive && !history.given.insert(token).second) {
     shared_.fail("tokens", which + " was given before");
   }
@@ -187,7 +187,7 @@ void fenced_resource::write(const turn& writer) {
   if (shared_.plan.locks[writer.lock].kind == lock_kind::semaphore) return;
   gate& guard = gates_[writer.lock];
   const fencing_token token = writer.record->token;
-  const bool exclusive = writer.mode == access::exclusive;
+  const bool exclusive = writer.mode == lock_mode::exclusive;
   const bool passes = exclusive ? token >= guard.newest_exclusive && token > guard.newest_shared
                                 : token >= guard.newest_exclusive;
   shared_.count.add(passes ? counter::write_accepted : counter::write_refused);

@@ -62,7 +62,7 @@ void caller::want() {
   } else if (how < plan.tries + plan.timed) {
     wait_until = home_.now() + draw_between(shared_.random, plan.lease / 10, 6 * plan.lease);
   }
-  ask(lock, reads ? access::shared : access::exclusive, wait_until);
+  ask(lock, reads ? lock_mode::shared : lock_mode::exclusive, wait_until);
   if (state_ == state::waiting && shared_.random.chance(plan.cancels)) {
     home_.later(draw_between(shared_.random, duration{0}, 2 * plan.lease), [this, call = call_] {
       if (state_ == state::waiting && call == call_) home_.engine().cancel(*this);
@@ -70,7 +70,7 @@ void caller::want() {
   }
 }
 
-void caller::ask(std::size_t lock, access mode, time_point wait_until) {
+void caller::ask(std::size_t lock, lock_mode mode, time_point wait_until) {
   state_ = state::waiting;
   wait_until_ = wait_until;
   tries_ = wait_until <= home_.now();
@@ -149,7 +149,7 @@ void caller::use() {
   const std::uint64_t writes = shared_.random.below(4);
   for (std::uint64_t i = 0; i < writes; ++i) write_some(hold);
   const lock_kind sort = plan.locks[turn_->lock].kind;
-  if (sort == lock_kind::shared_mutex && turn_->mode == access::exclusive &&
+  if (sort == lock_kind::shared_mutex && turn_->mode == lock_mode::exclusive &&
       shared_.random.chance(0.4)) {
     home_.later(draw_between(shared_.random, duration{0}, hold), [this, call = call_] {
       if (call == call_) downgrade();
@@ -197,7 +197,7 @@ void caller::downgrade() {
   if (state_ != state::holding || leave_wanted_ || downgrade_word_.awaited) return;
   shared_.note("process # downgrades", static_cast<std::int64_t>(home_.number()));
   // From here on its holder relies on being a reader only.
-  turn_->mode = access::shared;
+  turn_->mode = lock_mode::shared;
   downgrade_word_.awaited = true;
   downgrade_word_.failed.reset();
   home_.engine().downgrade(*turn_->record, downgrade_word_);
@@ -244,7 +244,7 @@ void caller::word_came(word& which) {
     } else {
       // What the lease says now is what a user would believe.
       turn_->mode = turn_->record->mode.load();
-      if (turn_->mode == access::exclusive) checks_.turns.check_exclusion(*turn_);
+      if (turn_->mode == lock_mode::exclusive) checks_.turns.check_exclusion(*turn_);
     }
     if (leave_wanted_) home_.later(duration{0}, [this] { leave(); });
     return;
@@ -266,7 +266,7 @@ void caller::visit_next() {
     state_ = state::home;
     return;
   }
-  ask(next_visit_++, access::exclusive, home_.now() + visit_patience_);
+  ask(next_visit_++, lock_mode::exclusive, home_.now() + visit_patience_);
 }
 
 }  // namespace sallyport::sim

@@ -48,7 +48,7 @@ class caller final : private runtime::acquire_waiter {
   };
 
   void want();
-  void ask(std::size_t lock, access mode, time_point wait_until);
+  void ask(std::size_t lock, lock_mode mode, time_point wait_until);
   void finished() noexcept override;
   void got_turn(std::shared_ptr<runtime::lease_record> record);
   void use();

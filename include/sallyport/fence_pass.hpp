@@ -13,7 +13,7 @@ struct pass {
   std::string lock{};     ///< names the token space and the lock in it (store id and name); tokens
                           ///< compare only within it
   fencing_token token{};  ///< the grant's token; zero is refused
-  access mode = access::exclusive;
+  lock_mode mode = lock_mode::exclusive;
 
   friend bool operator==(const pass&, const pass&) = default;
 };

@@ -12,7 +12,7 @@ namespace sallyport {
 /// Who holds a grant. Never says the holder's id: that would be a capability to release the lock.
 struct holder_info {
   fencing_token token;  ///< for a semaphore: the number that `break_lock` compares; no fence
-  access mode = access::exclusive;
+  lock_mode mode = lock_mode::exclusive;
   std::string host;
   std::int64_t pid = 0;
   std::string label;
@@ -25,7 +25,7 @@ struct holder_info {
 
 /// Who stands in the queue, in order.
 struct waiter_info {
-  access mode = access::exclusive;
+  lock_mode mode = lock_mode::exclusive;
   std::string host;
   std::int64_t pid = 0;
   std::string label;

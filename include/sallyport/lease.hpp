@@ -61,7 +61,7 @@ class lease_view {
   /// does not promise fencing.
   [[nodiscard]] fencing_token token() const;
   [[nodiscard]] bool fenced() const noexcept;
-  [[nodiscard]] access mode() const noexcept;
+  [[nodiscard]] lock_mode mode() const noexcept;
   [[nodiscard]] const lock_name& name() const noexcept;
   /// What to show at a fence::gate.
   [[nodiscard]] fence::pass fence_pass() const;

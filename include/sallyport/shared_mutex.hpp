@@ -58,23 +58,23 @@ class shared_mutex : public detail::acquiring<shared_mutex> {
   [[nodiscard]] bool try_lock();
   template <class Rep, class Period>
   [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period>& wait) {
-    return lock_until(access::exclusive, detail::from_now(wait));
+    return lock_until(lock_mode::exclusive, detail::from_now(wait));
   }
   template <class Clock, class Duration>
   [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
-    return lock_until(access::exclusive, detail::on_lease_clock(deadline));
+    return lock_until(lock_mode::exclusive, detail::on_lease_clock(deadline));
   }
   void unlock() noexcept;
   void lock_shared();
   [[nodiscard]] bool try_lock_shared();
   template <class Rep, class Period>
   [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& wait) {
-    return lock_until(access::shared, detail::from_now(wait));
+    return lock_until(lock_mode::shared, detail::from_now(wait));
   }
   template <class Clock, class Duration>
   [[nodiscard]] bool try_lock_shared_until(
       const std::chrono::time_point<Clock, Duration>& deadline) {
-    return lock_until(access::shared, detail::on_lease_clock(deadline));
+    return lock_until(lock_mode::shared, detail::on_lease_clock(deadline));
   }
   void unlock_shared() noexcept;
   /// The lease behind the calling thread's lock() or lock_shared(), if it has one.
@@ -98,7 +98,7 @@ class shared_mutex : public detail::acquiring<shared_mutex> {
   [[nodiscard]] reader_side readers() noexcept { return reader_side{*this}; }
   [[nodiscard]] std::optional<lease> wait(lease_clock::time_point until, std::stop_token stop,
                                           std::error_code& error) noexcept;
-  [[nodiscard]] bool lock_until(access mode, lease_clock::time_point until);
+  [[nodiscard]] bool lock_until(lock_mode mode, lease_clock::time_point until);
 
   std::unique_ptr<detail::lock_core> writer_;
   std::unique_ptr<detail::lock_core> reader_;

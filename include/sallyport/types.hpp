@@ -48,9 +48,9 @@ class lock_name {
 enum class lock_kind : std::uint8_t { mutex, shared_mutex, semaphore, election };
 
 /// How a grant may be combined with others of the same name.
-enum class access : std::uint8_t { exclusive, shared };
+enum class lock_mode : std::uint8_t { exclusive, shared };
 
 [[nodiscard]] std::string_view to_string(lock_kind kind) noexcept;
-[[nodiscard]] std::string_view to_string(access mode) noexcept;
+[[nodiscard]] std::string_view to_string(lock_mode mode) noexcept;
 
 }  // namespace sallyport

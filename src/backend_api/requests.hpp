@@ -31,7 +31,7 @@ struct token_block {
 struct acquire_request {
   const lock_name& name;
   lock_kind kind = lock_kind::mutex;
-  access mode = access::exclusive;
+  lock_mode mode = lock_mode::exclusive;
   holder_id holder;
   duration lease_length{};  ///< how long a grant answered to this very request is good for
   duration
@@ -89,7 +89,7 @@ using acquire_answer = std::variant<granted, waiting, held>;
 struct renew_request {
   const lock_name& name;
   lock_kind kind = lock_kind::mutex;
-  access mode = access::exclusive;
+  lock_mode mode = lock_mode::exclusive;
   holder_id holder;
   duration lease_length{};
   std::uint32_t token_count = 0;  ///< 0: keep the block; n: reserve n new, larger tokens
@@ -118,7 +118,7 @@ using renew_answer = std::variant<renewed, waiting, gone>;
 struct leave_request {
   const lock_name& name;
   lock_kind kind = lock_kind::mutex;
-  access mode = access::exclusive;
+  lock_mode mode = lock_mode::exclusive;
   holder_id holder;
   time_point answer_by;
 };

@@ -102,11 +102,11 @@ std::string_view to_string(lock_kind kind) noexcept {
   return "unknown";
 }
 
-std::string_view to_string(access mode) noexcept {
+std::string_view to_string(lock_mode mode) noexcept {
   switch (mode) {
-    case access::exclusive:
+    case lock_mode::exclusive:
       return "exclusive";
-    case access::shared:
+    case lock_mode::shared:
       return "shared";
   }
   return "unknown";

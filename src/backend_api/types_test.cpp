@@ -191,8 +191,8 @@ TEST(LockKind, HasANameForEveryValue) {
 }
 
 TEST(Access, HasANameForEveryValue) {
-  EXPECT_EQ(to_string(access::exclusive), "exclusive");
-  EXPECT_EQ(to_string(access::shared), "shared");
+  EXPECT_EQ(to_string(lock_mode::exclusive), "exclusive");
+  EXPECT_EQ(to_string(lock_mode::shared), "shared");
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ void client_state::ensure_alive() const {
 }
 
 std::shared_ptr<const runtime::lock_spec> client_state::make_spec(
-    const lock_name& name, lock_kind kind, access mode, std::uint32_t permits,
+    const lock_name& name, lock_kind kind, lock_mode mode, std::uint32_t permits,
     const lock_options& options) const {
   ensure_alive();
   const sallyport::capabilities& store = can();
@@ -185,7 +185,7 @@ std::shared_ptr<const runtime::lock_spec> client_state::make_spec(
            "use a longer lease_length");
   }
   const bool may_pass =
-      mode == access::exclusive && (kind == lock_kind::mutex || kind == lock_kind::shared_mutex);
+      mode == lock_mode::exclusive && (kind == lock_kind::mutex || kind == lock_kind::shared_mutex);
   if (may_pass) spec.local_turns = options.local_turns;
   return std::make_shared<const runtime::lock_spec>(std::move(spec));
 }

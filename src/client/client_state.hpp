@@ -45,7 +45,7 @@ class client_state : public std::enable_shared_from_this<client_state> {
   /// Checks the wishes against what the store can do. Throws lock_error: bad_option, not_supported,
   /// forked.
   [[nodiscard]] std::shared_ptr<const runtime::lock_spec> make_spec(
-      const lock_name& name, lock_kind kind, access mode, std::uint32_t permits,
+      const lock_name& name, lock_kind kind, lock_mode mode, std::uint32_t permits,
       const lock_options& options) const;
 
   /// Blocks until granted, `until`, or `stop`. Empty without error: somebody else has it.

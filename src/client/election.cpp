@@ -31,8 +31,8 @@ observation::~observation() {
 }
 
 election::election(const client& store, const lock_name& name, const lock_options& options)
-    : core_(std::make_unique<detail::lock_core>(store, name, lock_kind::election, access::exclusive,
-                                                1U, options)) {}
+    : core_(std::make_unique<detail::lock_core>(store, name, lock_kind::election,
+                                                lock_mode::exclusive, 1U, options)) {}
 
 election::~election() = default;
 

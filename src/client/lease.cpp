@@ -101,7 +101,7 @@ fencing_token lease_view::token() const {
   return record_->token;
 }
 
-access lease_view::mode() const noexcept { return record_->mode.load(); }
+lock_mode lease_view::mode() const noexcept { return record_->mode.load(); }
 
 const lock_name& lease_view::name() const noexcept { return record_->spec->name; }
 

@@ -37,7 +37,7 @@ class thread_holds {
 /// Thread safety: all members.
 class lock_core {
  public:
-  lock_core(const client& store, const lock_name& name, lock_kind kind, access mode,
+  lock_core(const client& store, const lock_name& name, lock_kind kind, lock_mode mode,
             std::uint32_t permits, const lock_options& options)
       : client_(store.state()), spec_(client_->make_spec(name, kind, mode, permits, options)) {}
 

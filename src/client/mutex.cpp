@@ -4,7 +4,7 @@
 namespace sallyport {
 
 mutex::mutex(const client& store, const lock_name& name, const lock_options& options)
-    : core_(std::make_unique<detail::lock_core>(store, name, lock_kind::mutex, access::exclusive,
+    : core_(std::make_unique<detail::lock_core>(store, name, lock_kind::mutex, lock_mode::exclusive,
                                                 1U, options)) {}
 
 mutex::~mutex() = default;

@@ -36,7 +36,7 @@ class reentry {
 class recursive_core {
  public:
   recursive_core(const client& store, const lock_name& name, const lock_options& options)
-      : lock_(store, name, lock_kind::mutex, access::exclusive, 1, options) {}
+      : lock_(store, name, lock_kind::mutex, lock_mode::exclusive, 1, options) {}
 
   [[nodiscard]] std::optional<lease> wait(lease_clock::time_point until,
                                           const std::stop_token& stop,

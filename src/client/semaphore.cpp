@@ -23,7 +23,7 @@ semaphore::semaphore(const client& store, const lock_name& name, std::uint32_t p
     throw lock_error(make_error_code(errc::bad_option), "a semaphore has 1 to 1,000,000 permits");
   }
   core_ = std::make_unique<detail::permit_core>(store, name, lock_kind::semaphore,
-                                                access::exclusive, permits, options);
+                                                lock_mode::exclusive, permits, options);
   core_->told = permits;
 }
 

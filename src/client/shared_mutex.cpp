@@ -5,9 +5,9 @@ namespace sallyport {
 
 shared_mutex::shared_mutex(const client& store, const lock_name& name, const lock_options& options)
     : writer_(std::make_unique<detail::lock_core>(store, name, lock_kind::shared_mutex,
-                                                  access::exclusive, 1U, options)),
+                                                  lock_mode::exclusive, 1U, options)),
       reader_(std::make_unique<detail::lock_core>(store, name, lock_kind::shared_mutex,
-                                                  access::shared, 1U, options)) {}
+                                                  lock_mode::shared, 1U, options)) {}
 
 shared_mutex::~shared_mutex() = default;
 
@@ -24,8 +24,8 @@ std::optional<lease> shared_mutex::reader_side::wait(lease_clock::time_point unt
   return owner_.reader_->wait(until, stop, {}, error);
 }
 
-bool shared_mutex::lock_until(access mode, lease_clock::time_point until) {
-  return (mode == access::exclusive ? *writer_ : *reader_).lock_until(until);
+bool shared_mutex::lock_until(lock_mode mode, lease_clock::time_point until) {
+  return (mode == lock_mode::exclusive ? *writer_ : *reader_).lock_until(until);
 }
 
 void shared_mutex::lock() {

@@ -110,7 +110,7 @@ class file_gate::keeper {
 };
 
 base::result<bool> file_gate::keeper::adopt(gate_file file, const std::string& lock) {
-  auto locked = file.lock(part::turn, access::exclusive, deadline());
+  auto locked = file.lock(part::turn, lock_mode::exclusive, deadline());
   if (!locked) return failure_of(locked);
   auto image = read_image_of(file, path_);
   if (!image) return failure_of(image);
@@ -133,7 +133,7 @@ base::result<gate_file> file_gate::keeper::enter(lease_clock::time_point deadlin
   auto opened = gate_file::open(path_);
   if (!opened) return failure_of(opened);
   if (*opened) {
-    auto locked = (*opened)->lock(part::turn, access::exclusive, deadline);
+    auto locked = (*opened)->lock(part::turn, lock_mode::exclusive, deadline);
     if (!locked) return failure_of(locked);
     // Looked at under the lock: it may have been replaced between the opening and now.
     if ((*opened)->identity() == identity_ && (*opened)->in_place()) return std::move(**opened);

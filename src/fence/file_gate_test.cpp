@@ -271,7 +271,7 @@ TEST_F(FileGate, FailsWhenItsFileIsReplacedWhileItWaits) {
   file_gate other{at("other")};
   auto blocker = gate_file::open(at("gate"));
   ASSERT_TRUE(blocker && *blocker);
-  ASSERT_TRUE((*blocker)->lock(part::turn, access::exclusive, lease_clock::time_point{}));
+  ASSERT_TRUE((*blocker)->lock(part::turn, lock_mode::exclusive, lease_clock::time_point{}));
 
   std::jthread waiting{[&] { EXPECT_EQ(running_error(gate, exclusive(7)), errc::unavailable); }};
   while (openings_of(at("gate")) < 2) std::this_thread::yield();

@@ -231,8 +231,8 @@ gate_file::~gate_file() {
   ::close(fd_);
 }
 
-base::result<void> gate_file::lock(part which, access mode, lease_clock::time_point deadline) {
-  const short type = mode == access::exclusive ? F_WRLCK : F_RDLCK;
+base::result<void> gate_file::lock(part which, lock_mode mode, lease_clock::time_point deadline) {
+  const short type = mode == lock_mode::exclusive ? F_WRLCK : F_RDLCK;
   std::optional<base::random> jitter;
   for (nanoseconds pause = first_pause;; pause = std::min(2 * pause, longest_pause)) {
     const int error = set_lock(fd_, place_of(which), 1, type);

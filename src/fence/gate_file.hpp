@@ -54,7 +54,7 @@ class gate_file {
   ~gate_file();
 
   /// Waits for a lock until `deadline` (unavailable). Tries at least once.
-  base::result<void> lock(part which, access mode, lease_clock::time_point deadline);
+  base::result<void> lock(part which, lock_mode mode, lease_clock::time_point deadline);
   void unlock(part which) noexcept;
 
   [[nodiscard]] file_identity identity() const noexcept { return identity_; }

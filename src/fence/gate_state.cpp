@@ -13,7 +13,7 @@ verdict gate_state::judge(const pass& shown) const noexcept {
   if (shown.token < newest_exclusive) return verdict::stale;
   // A writer's token equals a reader's only when the writer was downgraded: it may read on, but no
   // longer write.
-  if (shown.mode == access::exclusive && shown.token <= newest_shared) return verdict::stale;
+  if (shown.mode == lock_mode::exclusive && shown.token <= newest_shared) return verdict::stale;
   return verdict::passed;
 }
 
@@ -22,10 +22,10 @@ void gate_state::raise(const pass& shown) {
 
   if (lock.empty()) lock = shown.lock;
   switch (shown.mode) {
-    case access::exclusive:
+    case lock_mode::exclusive:
       newest_exclusive = shown.token;
       return;
-    case access::shared:
+    case lock_mode::shared:
       newest_shared = std::max(newest_shared, shown.token);
       return;
   }

@@ -109,8 +109,8 @@ TEST(CheckPass, RefusesWhatCanNeverBeJudged) {
 // The rule said anew without W and S: compare with everything that ever passed.
 bool may_pass_by_history(const std::vector<pass>& passed, const pass& shown) {
   return shown.token.value() != 0 && std::ranges::all_of(passed, [&](const pass& earlier) {
-           if (earlier.mode == access::exclusive) return shown.token >= earlier.token;
-           return shown.mode == access::shared || shown.token > earlier.token;
+           if (earlier.mode == lock_mode::exclusive) return shown.token >= earlier.token;
+           return shown.mode == lock_mode::shared || shown.token > earlier.token;
          });
 }
 
@@ -163,7 +163,7 @@ TEST(GateState, LetsNoGrantThroughAfterAConflictingLaterOne) {
       const bool passes = state.judge(shown) == verdict::passed;
 
       const auto& conflicting =
-          shown.mode == access::exclusive ? newest_passed : newest_passed_writer;
+          shown.mode == lock_mode::exclusive ? newest_passed : newest_passed_writer;
       if (conflicting && *conflicting > arriving) {
         ASSERT_FALSE(passes) << "seed " << seed;
       } else {
@@ -172,7 +172,7 @@ TEST(GateState, LetsNoGrantThroughAfterAConflictingLaterOne) {
       if (!passes) continue;
       state.raise(shown);
       newest_passed = std::max(newest_passed.value_or(0), arriving);
-      if (shown.mode == access::exclusive) newest_passed_writer = arriving;
+      if (shown.mode == lock_mode::exclusive) newest_passed_writer = arriving;
     }
   }
 }

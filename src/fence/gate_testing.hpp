@@ -50,11 +50,11 @@ inline std::ostream& operator<<(std::ostream& out, verdict answer) {
 }
 
 inline pass exclusive(std::uint64_t token) {
-  return {.lock = "orders", .token = fencing_token{token}, .mode = access::exclusive};
+  return {.lock = "orders", .token = fencing_token{token}, .mode = lock_mode::exclusive};
 }
 
 inline pass shared(std::uint64_t token) {
-  return {.lock = "orders", .token = fencing_token{token}, .mode = access::shared};
+  return {.lock = "orders", .token = fencing_token{token}, .mode = lock_mode::shared};
 }
 
 inline void nothing() {}

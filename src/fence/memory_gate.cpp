@@ -37,10 +37,10 @@ verdict memory_gate::run_inside(const pass& shown, const std::function<void()>& 
     const verdict answer = state_->numbers.judge(shown);
     if (answer != verdict::passed) return answer;
     switch (shown.mode) {
-      case access::exclusive:
+      case lock_mode::exclusive:
         alone.lock();
         break;
-      case access::shared:
+      case lock_mode::shared:
         together.lock();
         break;
     }

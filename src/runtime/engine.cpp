@@ -168,19 +168,20 @@ void engine::downgrade(lease_record& turn, word_waiter& caller) {
       caller.failed = base::failure{errc::lease_lost,
                                     "the lease on '" + turn.spec->name.text() + "' has ended"};
       out.words.push_back(&caller);
-    } else if (turn.spec->kind != lock_kind::shared_mutex || turn.spec->mode != access::exclusive) {
+    } else if (turn.spec->kind != lock_kind::shared_mutex ||
+               turn.spec->mode != lock_mode::exclusive) {
       caller.failed =
           base::failure{errc::not_supported, "only a writer of a shared_mutex can be downgraded"};
       out.words.push_back(&caller);
-    } else if (who->mode == access::shared) {
+    } else if (who->mode == lock_mode::shared) {
       out.words.push_back(&caller);
     } else {
       SALLYPORT_CHECK(who->downgrader == nullptr);
       who->downgrader = &caller;
-      turn.mode.store(access::shared);  // from its sending on, readers may be inside
+      turn.mode.store(lock_mode::shared);  // from its sending on, readers may be inside
       out.downgrades.push_back({.spec = who->spec,
                                 .holder = who->id,
-                                .mode = access::shared,
+                                .mode = lock_mode::shared,
                                 .answer_by = out.now + who->spec->times.request_timeout});
     }
     close_books(out);
@@ -422,11 +423,11 @@ void engine::downgrade_answered(const holder_id& id, base::result<renew_answer> 
     if (answer && mine != nullptr && confirmed == nullptr) {
       follow(*who, mine->keeper.on_refused(out.now), out);
     } else if (!answer && !perhaps && mine != nullptr) {
-      if (mine->turn) mine->turn->mode.store(access::exclusive);  // nothing happened
+      if (mine->turn) mine->turn->mode.store(lock_mode::exclusive);  // nothing happened
     } else if (mine != nullptr) {
       // Without an answer the store may have let readers in: no writer may rely on this grant any
       // more. Asking for the downgrade again is possible until it is confirmed.
-      if (confirmed != nullptr) who->mode = access::shared;
+      if (confirmed != nullptr) who->mode = lock_mode::shared;
       if (lane* where = std::exchange(who->home, nullptr)) {
         // A reader from now on: it leaves the local queue of writers, and the next of those asks
         // the store.

@@ -391,7 +391,7 @@ TEST_F(EngineTest, ReReadsEveryWaiterAfterAReconnect) {
 
 TEST_F(EngineTest, BoundsReadersThatWaitToo) {
   std::vector<std::unique_ptr<caller>> callers;
-  const auto spec = spec_of("a", 1, lock_kind::shared_mutex, access::shared);
+  const auto spec = spec_of("a", 1, lock_kind::shared_mutex, lock_mode::shared);
   for (int i = 0; i < 5; ++i) {
     callers.push_back(std::make_unique<caller>());
     machine.acquire(*callers.back(), spec, time_point::max());
@@ -444,7 +444,7 @@ TEST_F(EngineTest, LetsTheNextWriterAskWhenAWriterBecomesAReader) {
 
   EXPECT_EQ(word.times_finished, 1);
   EXPECT_FALSE(word.failed.has_value());
-  EXPECT_EQ(lease->mode.load(), access::shared);
+  EXPECT_EQ(lease->mode.load(), lock_mode::shared);
   EXPECT_EQ(store.take("acquire").name, "a");
   machine.release(*lease, nullptr);
   EXPECT_EQ(store.take("release").holder, request.holder);
@@ -459,11 +459,11 @@ TEST_F(EngineTest, TrustsNoWriterWhenADowngradeHasNoAnswer) {
   listener word;
 
   machine.downgrade(*lease, word);
-  EXPECT_EQ(lease->mode.load(), access::shared);  // readers may be inside from now on
+  EXPECT_EQ(lease->mode.load(), lock_mode::shared);  // readers may be inside from now on
   machine.downgrade_answered(store.take("downgrade").holder, base::fail(errc::outcome_unknown));
 
   EXPECT_EQ(word.failed->code, errc::outcome_unknown);
-  EXPECT_EQ(lease->mode.load(), access::shared);
+  EXPECT_EQ(lease->mode.load(), lock_mode::shared);
   machine.release(*lease, nullptr);
   EXPECT_EQ(next.times_finished, 0);  // the turn does not pass on inside the process
 }
@@ -477,7 +477,7 @@ TEST_F(EngineTest, StaysAWriterWhenADowngradeWasNotSent) {
   machine.downgrade_answered(store.take("downgrade").holder, base::fail(errc::unavailable));
 
   EXPECT_EQ(word.failed->code, errc::unavailable);
-  EXPECT_EQ(lease->mode.load(), access::exclusive);
+  EXPECT_EQ(lease->mode.load(), lock_mode::exclusive);
 }
 
 TEST_F(EngineTest, GivesEachCandidateItsOwnEntryAndValue) {
@@ -508,7 +508,7 @@ TEST_F(EngineTest, TellsAReleaserThatTheStoreDidNotAnswer) {
 TEST_F(EngineTest, KeepsReadersApart) {
   caller one;
   caller two;
-  const auto spec = spec_of("a", 1, lock_kind::shared_mutex, access::shared);
+  const auto spec = spec_of("a", 1, lock_kind::shared_mutex, lock_mode::shared);
 
   machine.acquire(one, spec, time_point::max());
   machine.acquire(two, spec, time_point::max());

@@ -36,7 +36,7 @@ struct lease_record {
   std::atomic<core::time_point> deadline{core::time_point::min()};
   std::atomic<phase> state{phase::held};
   /// shared from a downgrade's sending on; exclusive again only if the store was never reached
-  std::atomic<access> mode;
+  std::atomic<lock_mode> mode;
 
   // Guarded by the engine's mutex.
   party* home = nullptr;  // null once the turn has ended

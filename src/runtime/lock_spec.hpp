@@ -11,7 +11,7 @@ namespace sallyport::runtime {
 struct lock_spec {
   lock_name name;
   lock_kind kind = lock_kind::mutex;
-  access mode = access::exclusive;
+  lock_mode mode = lock_mode::exclusive;
   std::uint32_t permits = 1;  ///< semaphore: N
   /// passes inside the process; 1 for elections, whose entry carries a value per turn
   std::uint32_t local_turns = 1;
@@ -22,7 +22,7 @@ struct lock_spec {
   /// With a single turn each caller stands in the store's queue itself, so that FIFO holds over all
   /// threads of all processes; so do readers, permits, and candidates, whose entries carry a value.
   [[nodiscard]] bool queues_locally() const noexcept {
-    return mode == access::exclusive && kind != lock_kind::semaphore && local_turns > 1;
+    return mode == lock_mode::exclusive && kind != lock_kind::semaphore && local_turns > 1;
   }
 };
 

@@ -59,7 +59,7 @@ struct party : timer {
   time_point renewal_sent_at = time_point::min();
   time_point late_until = time_point::min();  // a request without answer may be executed until then
   std::variant<std::unique_ptr<attempting>, holding, std::unique_ptr<leaving>> life;
-  access mode;
+  lock_mode mode;
   bool over = false;
 
   [[nodiscard]] attempting* as_attempting() {
@@ -97,7 +97,7 @@ struct outbox {
   struct renew_order {
     std::shared_ptr<const lock_spec> spec;
     backend_api::holder_id holder;
-    access mode = access::exclusive;
+    lock_mode mode = lock_mode::exclusive;
     std::uint32_t token_count = 0;
     std::uint32_t local_waiters = 0;
     time_point answer_by;
@@ -105,7 +105,7 @@ struct outbox {
   struct leave_order {
     std::shared_ptr<const lock_spec> spec;
     backend_api::holder_id holder;
-    access mode = access::exclusive;
+    lock_mode mode = lock_mode::exclusive;
     bool release = false;
     time_point answer_by;
   };

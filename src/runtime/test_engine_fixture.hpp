@@ -139,7 +139,7 @@ class EngineTest : public ::testing::Test {
 
   static std::shared_ptr<const lock_spec> spec_of(const char* name, std::uint32_t turns = 4,
                                                   lock_kind kind = lock_kind::mutex,
-                                                  access mode = access::exclusive) {
+                                                  lock_mode mode = lock_mode::exclusive) {
     return std::make_shared<const lock_spec>(
         lock_spec{.name = name,
                   .kind = kind,

@@ -139,14 +139,14 @@ TEST_F(Exclusion, ReadersShareAndWritersDoNot) {
   auto other_reader = theirs.try_acquire_shared();
   ASSERT_TRUE(reader);
   ASSERT_TRUE(other_reader);
-  EXPECT_EQ(reader->mode(), access::shared);
+  EXPECT_EQ(reader->mode(), lock_mode::shared);
   EXPECT_FALSE(theirs.try_acquire());
 
   reader.reset();
   other_reader.reset();
   const auto writer = theirs.try_acquire();
   ASSERT_TRUE(writer);
-  EXPECT_EQ(writer->mode(), access::exclusive);
+  EXPECT_EQ(writer->mode(), lock_mode::exclusive);
   EXPECT_FALSE(mine.try_acquire_shared());
   EXPECT_FALSE(mine.try_acquire());
 }
@@ -167,7 +167,7 @@ TEST_F(Exclusion, ADowngradedWriterLetsReadersInAndKeepsWritersOut) {
   held.downgrade();
 
   EXPECT_TRUE(waiting_reader.get());
-  EXPECT_EQ(held.mode(), access::shared);
+  EXPECT_EQ(held.mode(), lock_mode::shared);
   EXPECT_TRUE(held.valid());
   EXPECT_FALSE(theirs.try_acquire());
   held.release();

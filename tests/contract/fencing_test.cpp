@@ -182,7 +182,7 @@ TEST_F(Fencing, StaysTheSameOnDowngradeAndIsBelowTheNextWriters) {
   const auto token = held.token();
   held.downgrade();
   EXPECT_EQ(held.token(), token);
-  EXPECT_EQ(held.fence_pass().mode, access::shared);
+  EXPECT_EQ(held.fence_pass().mode, lock_mode::shared);
   held.release();
 
   EXPECT_GT(page.acquire().token(), token);
@@ -215,7 +215,7 @@ TEST_F(Fencing, APassNamesTokenSpaceAndLock) {
   const auto pass = at_door.fence_pass();
 
   EXPECT_EQ(pass.token, at_door.token());
-  EXPECT_EQ(pass.mode, access::exclusive);
+  EXPECT_EQ(pass.mode, lock_mode::exclusive);
   EXPECT_NE(pass.lock, window.acquire().fence_pass().lock);
   EXPECT_NE(pass.lock, other_door.acquire().fence_pass().lock);
 }

@@ -221,12 +221,12 @@ TEST_F(Handles, StdSharedLockReads) {
     const std::shared_lock other_reader{theirs, 5s};
     EXPECT_TRUE(other_reader.owns_lock());
     ASSERT_TRUE(page.current());
-    EXPECT_EQ(page.current()->mode(), access::shared);
+    EXPECT_EQ(page.current()->mode(), lock_mode::shared);
     EXPECT_FALSE(theirs.try_lock());
   }
   {
     const std::unique_lock writer{page};
-    EXPECT_EQ(page.current()->mode(), access::exclusive);
+    EXPECT_EQ(page.current()->mode(), lock_mode::exclusive);
     EXPECT_FALSE(theirs.try_lock_shared());
     EXPECT_FALSE(theirs.try_lock_shared_for(10ms));
   }

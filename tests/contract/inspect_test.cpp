@@ -41,7 +41,7 @@ TEST_F(Inspect, WhoSaysWhoHoldsAndForHowLong) {
   EXPECT_EQ(holder.pid, ::getpid());
   EXPECT_NE(holder.host, "");
   EXPECT_EQ(holder.value, "");
-  EXPECT_EQ(holder.mode, access::exclusive);
+  EXPECT_EQ(holder.mode, lock_mode::exclusive);
   EXPECT_TRUE(holder.claimed);
   EXPECT_GT(holder.remaining, 0ms);
   EXPECT_LE(holder.remaining, held.length());
@@ -58,7 +58,7 @@ TEST_F(Inspect, WhoShowsReadersAndPermitsEach) {
     const auto seen = client.who("page");
     ASSERT_TRUE(seen);
     ASSERT_EQ(seen->holders.size(), 2U);
-    EXPECT_EQ(seen->holders[1].mode, access::shared);
+    EXPECT_EQ(seen->holders[1].mode, lock_mode::shared);
   }
   if (claims().semaphores) {
     semaphore pool{client, "pool", 3, lasting()};
@@ -90,7 +90,7 @@ TEST_F(Inspect, WhoShowsWaitersAndHowLongTheyWait) {
   const waiter_info& first = seen->waiters.at(0);
   EXPECT_EQ(first.label, "the waiter");
   EXPECT_EQ(first.pid, ::getpid());
-  EXPECT_EQ(first.mode, access::exclusive);
+  EXPECT_EQ(first.mode, lock_mode::exclusive);
   EXPECT_TRUE(waiter.get());
 }
 

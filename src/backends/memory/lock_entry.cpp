@@ -95,7 +95,7 @@ void holder_set::extend(holding& extended, time_point expiry) noexcept {
 
 void holder_set::make_reader(holding& downgraded) noexcept {
   if (many_ && barring(downgraded)) --many_->barring;
-  downgraded.mode = access::shared;
+  downgraded.mode = lock_mode::shared;
 }
 
 void holder_set::make_tombstone(holding& broken) noexcept {

@@ -36,7 +36,7 @@ struct contender {
   std::string value;  ///< election: what the entry says
   time_point since;   ///< when it became a holder, or joined the queue
   std::uint32_t local_waiters = 0;
-  access mode = access::exclusive;
+  lock_mode mode = lock_mode::exclusive;
 };
 
 /// A grant, or what is left of a broken one.
@@ -121,7 +121,7 @@ class holder_set {
   };
 
   static bool barring(const holding& one) noexcept {
-    return one.tombstone || one.mode == access::exclusive;
+    return one.tombstone || one.mode == lock_mode::exclusive;
   }
   void append(holding&& added);
   std::list<holding>::iterator erase(std::list<holding>::iterator position);

@@ -32,20 +32,20 @@ namespace {
 constexpr duration shortest_ask_again = milliseconds{1};
 
 /// What the lock's kind makes of the mode that was asked for.
-access effective_mode(lock_kind kind, access asked) noexcept {
-  return kind == lock_kind::mutex || kind == lock_kind::election ? access::exclusive : asked;
+lock_mode effective_mode(lock_kind kind, lock_mode asked) noexcept {
+  return kind == lock_kind::mutex || kind == lock_kind::election ? lock_mode::exclusive : asked;
 }
 
 /// Whether one more holder of this mode may enter. Tombstones keep their holder's place; at a
 /// shared_mutex they also keep readers out, so that "nobody enters before the old deadline" needs
 /// no exception.
-bool compatible(const lock_entry& entry, access mode) noexcept {
+bool compatible(const lock_entry& entry, lock_mode mode) noexcept {
   switch (entry.kind) {
     case lock_kind::mutex:
     case lock_kind::election:
       return entry.holders.empty();
     case lock_kind::shared_mutex:
-      return mode == access::shared ? !entry.holders.bars_readers() : entry.holders.empty();
+      return mode == lock_mode::shared ? !entry.holders.bars_readers() : entry.holders.empty();
     case lock_kind::semaphore:
       return entry.holders.size() < entry.permits;
   }
@@ -53,14 +53,14 @@ bool compatible(const lock_entry& entry, access mode) noexcept {
 }
 
 /// When a waiter of this mode could enter if nobody renewed and nobody released.
-time_point entry_by_lapse(const lock_entry& entry, access mode, time_point now) {
+time_point entry_by_lapse(const lock_entry& entry, lock_mode mode, time_point now) {
   if (entry.holders.empty()) return now;
   auto earliest = time_point::max();
   auto latest = now;
   entry.holders.for_each([&](const holding& each) {
     earliest = std::min(earliest, each.expiry);
     const bool in_the_way =
-        mode == access::exclusive || each.tombstone || each.mode == access::exclusive;
+        mode == lock_mode::exclusive || each.tombstone || each.mode == lock_mode::exclusive;
     if (in_the_way) latest = std::max(latest, each.expiry);
   });
   return entry.kind == lock_kind::semaphore ? earliest : latest;
@@ -317,7 +317,7 @@ leave_answer lock_table::release(const leave_request& request, time_point now,
   holding* mine = op.find_holder(request.holder);
   if (planted(defect::release_without_compare) && mine == nullptr && op.in_use()) {
     mine = op.entry()->holders.find_if(
-        [](const holding& each) { return !each.tombstone && each.mode == access::exclusive; });
+        [](const holding& each) { return !each.tombstone && each.mode == lock_mode::exclusive; });
   }
   if (mine == nullptr) return leave_answer::not_there;
   op.remove(*mine);
@@ -354,7 +354,7 @@ base::result<renew_answer> lock_table::downgrade(const renew_request& request, t
   mine->provisional = false;
   mine->local_waiters = request.local_waiters;
   const renewed answer{mine->tokens, request.lease_length};
-  if (mine->mode == access::exclusive) {
+  if (mine->mode == lock_mode::exclusive) {
     op.entry()->holders.make_reader(*mine);
     op.mark_changed();
     op.serve();
@@ -526,7 +526,7 @@ void lock_table::audit() const {
     std::size_t exclusive = 0;
     entry.holders.for_each([&](const holding& each) {
       ++holders;
-      if (each.mode == access::exclusive) ++exclusive;
+      if (each.mode == lock_mode::exclusive) ++exclusive;
       SALLYPORT_CHECK(each.tokens.first.value() > 0 && each.tokens.first <= each.tokens.last);
       SALLYPORT_CHECK(each.tokens.last <= last_token());
       SALLYPORT_CHECK(!each.tombstone || each.id == holder_id{});

@@ -18,7 +18,7 @@ namespace sallyport::backends::memory {
 /// What a test asks for; everything else is the fixture's.
 struct wish {
   lock_kind kind = lock_kind::mutex;
-  access mode = access::exclusive;
+  lock_mode mode = lock_mode::exclusive;
   duration lease_length = std::chrono::seconds{30};
   duration claim_window = std::chrono::seconds{3};
   duration ticket_length = std::chrono::seconds{12};

@@ -40,7 +40,7 @@ class naive_store {
  public:
   struct holder {
     std::uint64_t who;
-    access mode;
+    lock_mode mode;
     time_point expiry;
     std::uint64_t first, last;
     bool provisional = false;
@@ -48,7 +48,7 @@ class naive_store {
   };
   struct waiter {
     std::uint64_t who;
-    access mode;
+    lock_mode mode;
     time_point lapses;
     duration claim_window;
     std::uint32_t token_count;
@@ -80,11 +80,12 @@ class naive_store {
     }
     return state;
   }
-  static bool fits(const name_state& state, access mode) {
+  static bool fits(const name_state& state, lock_mode mode) {
     if (state.kind == lock_kind::semaphore) return state.holders.size() < state.permits;
-    if (state.kind == lock_kind::shared_mutex && mode == access::shared) {
-      return std::ranges::all_of(
-          state.holders, [](const holder& h) { return h.mode == access::shared && !h.tombstone; });
+    if (state.kind == lock_kind::shared_mutex && mode == lock_mode::shared) {
+      return std::ranges::all_of(state.holders, [](const holder& h) {
+        return h.mode == lock_mode::shared && !h.tombstone;
+      });
     }
     return state.holders.empty();
   }
@@ -143,7 +144,7 @@ class naive_store {
       }
       const renewed answer{{fencing_token(mine->first), fencing_token(mine->last)}, length};
       if (downgrade) {
-        mine->mode = access::shared;
+        mine->mode = lock_mode::shared;
         settle(name, now);
       }
       return answer;
@@ -304,7 +305,7 @@ class random_life {
     w.kind = random_.chance(0.03) ? kinds.at(random_.below(kinds.size()))
                                   : usual_kind_.at(static_cast<std::size_t>(name[0] - 'a'));
     const bool shares = w.kind == lock_kind::shared_mutex && random_.chance(0.6);
-    w.mode = shares ? access::shared : access::exclusive;
+    w.mode = shares ? lock_mode::shared : lock_mode::exclusive;
     w.lease_length = (1 + random_.below(9000)) * 1ms;
     w.claim_window = (1 + random_.below(2000)) * 1ms;
     w.ticket_length = (1 + random_.below(4000)) * 1ms;
@@ -358,7 +359,7 @@ class random_life {
     if (!info) return;
     EXPECT_EQ(info->kind, state.kind);
     EXPECT_EQ(info->permits, state.permits);
-    std::vector<std::pair<std::uint64_t, access>> holders;
+    std::vector<std::pair<std::uint64_t, lock_mode>> holders;
     for (const auto& each : state.holders) {
       if (!each.tombstone) holders.emplace_back(each.first, each.mode);
     }
@@ -428,14 +429,14 @@ TEST(LockTableProperty, GrowsTokensFromOneExclusiveGrantToTheNextAndAroundShared
   std::uint64_t top_exclusive = 0;
   std::uint64_t top_shared = 0;
   std::map<std::uint64_t, token_block> seen;  // by contender
-  const auto check = [&](std::uint64_t who, const granted& grant, access mode) {
+  const auto check = [&](std::uint64_t who, const granted& grant, lock_mode mode) {
     const auto known = seen.find(who);
     if (known != seen.end() && known->second == grant.tokens) return;
     EXPECT_GT(grant.tokens.first.value(), top_exclusive);
-    if (mode == access::exclusive) {
+    if (mode == lock_mode::exclusive) {
       EXPECT_GT(grant.tokens.first.value(), top_shared);
     }
-    (mode == access::exclusive ? top_exclusive : top_shared) = grant.tokens.last.value();
+    (mode == lock_mode::exclusive ? top_exclusive : top_shared) = grant.tokens.last.value();
     seen[who] = grant.tokens;
   };
 
@@ -446,7 +447,7 @@ TEST(LockTableProperty, GrowsTokensFromOneExclusiveGrantToTheNextAndAroundShared
     driven.pass(random.below(400) * 1ms);
     if (alive.size() < 8) alive.push_back(next++);
     const std::uint64_t who = alive[random.below(alive.size())];
-    const access mode = who % 2 == 1 ? access::exclusive : access::shared;
+    const lock_mode mode = who % 2 == 1 ? lock_mode::exclusive : lock_mode::shared;
     const wish w{
         .kind = lock_kind::shared_mutex, .mode = mode, .lease_length = 2s, .token_count = 2};
     if (random.chance(0.3)) {
@@ -456,13 +457,15 @@ TEST(LockTableProperty, GrowsTokensFromOneExclusiveGrantToTheNextAndAroundShared
                std::holds_alternative<granted>(*answer)) {
       // Notices first: they may tell of grants made before this one.
       for (const notice& each : driven.notices) {
-        check(each.client, *each.grant, each.client % 2 == 1 ? access::exclusive : access::shared);
+        check(each.client, *each.grant,
+              each.client % 2 == 1 ? lock_mode::exclusive : lock_mode::shared);
       }
       check(who, std::get<granted>(*answer), mode);
       continue;
     }
     for (const notice& each : driven.notices) {
-      check(each.client, *each.grant, each.client % 2 == 1 ? access::exclusive : access::shared);
+      check(each.client, *each.grant,
+            each.client % 2 == 1 ? lock_mode::exclusive : lock_mode::shared);
     }
   }
   EXPECT_GT(top_exclusive, 1000U);

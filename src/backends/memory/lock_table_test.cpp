@@ -26,8 +26,8 @@ using backend_api::waiting;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr wish reader{.kind = lock_kind::shared_mutex, .mode = access::shared};
-constexpr wish writer{.kind = lock_kind::shared_mutex, .mode = access::exclusive};
+constexpr wish reader{.kind = lock_kind::shared_mutex, .mode = lock_mode::shared};
+constexpr wish writer{.kind = lock_kind::shared_mutex, .mode = lock_mode::exclusive};
 constexpr wish permit_of_two{.kind = lock_kind::semaphore, .permits = 2};
 constexpr wish no_wait{.may_wait = false};
 
@@ -272,7 +272,8 @@ TEST_F(LockTable, TellsAWaiterTheNewestTokenSoThatItKnowsAnOldNotice) {
 TEST_F(LockTable, TellsAWriterToAskWhenTheLastReaderLapses) {
   must_get(1, "a", reader);
   pass(27s);
-  must_get(2, "a", {.kind = lock_kind::shared_mutex, .mode = access::shared, .lease_length = 1s});
+  must_get(2, "a",
+           {.kind = lock_kind::shared_mutex, .mode = lock_mode::shared, .lease_length = 1s});
 
   EXPECT_EQ(must_wait(3, "a", writer).ask_again_after, 3s);
 }
@@ -488,7 +489,7 @@ TEST_F(LockTable, DowngradesAWriterWithItsTokenAndLetsReadersIn) {
   EXPECT_EQ(*downgrade(1, "a", writer), renew_answer(renewed{token(1), 30s}));
 
   EXPECT_THAT(notices, ElementsAre(grant_notice(2, token(2))));
-  EXPECT_EQ(who("a")->holders.at(0).mode, access::shared);
+  EXPECT_EQ(who("a")->holders.at(0).mode, lock_mode::shared);
 }
 
 TEST_F(LockTable, AnswersARepeatedDowngradeAlike) {
