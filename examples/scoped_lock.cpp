@@ -19,6 +19,7 @@ int main() {
   int invoices_done = 0;
 
   std::vector<std::thread> workers;
+  workers.reserve(4);
   for (int worker = 0; worker < 4; ++worker) {
     workers.emplace_back([&] {
       for (int i = 0; i < 25; ++i) {

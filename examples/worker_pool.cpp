@@ -18,6 +18,7 @@ int main() {
   std::atomic<int> calls{0};
 
   std::vector<std::thread> workers;
+  workers.reserve(8);
   for (int worker = 0; worker < 8; ++worker) {
     workers.emplace_back([&] {
       for (int call = 0; call < 20; ++call) {

@@ -6,8 +6,8 @@
 #include <sallyport/error.hpp>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
-#include <errno.h>
 #include <string>
 #include <unistd.h>
 

@@ -123,8 +123,8 @@ lease::lease(std::shared_ptr<detail::client_state> client, std::shared_ptr<lease
 lease& lease::operator=(lease&& other) noexcept {
   if (this != &other) {
     lease old = std::move(*this);  // released when it goes out of scope
-    lease_view::operator=(std::move(other));
     entry_ = std::move(other.entry_);
+    lease_view::operator=(std::move(other));
   }
   return *this;
 }

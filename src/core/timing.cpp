@@ -35,8 +35,8 @@ timing make_timing(const timing_inputs& inputs) {
 duration backoff(std::uint32_t failures, duration first, duration cap, double draw) {
   const std::uint32_t doublings = std::min<std::uint32_t>(failures, 16);
   const duration full = std::min(cap, first * (1 << doublings));
-  return full / 2 +
-         duration{static_cast<duration::rep>(static_cast<double>(full.count() / 2) * draw)};
+  const duration half = full / 2;
+  return half + duration{static_cast<duration::rep>(static_cast<double>(half.count()) * draw)};
 }
 
 }  // namespace sallyport::core
