@@ -18,13 +18,9 @@ endif()
 add_library(tl_expected INTERFACE)
 target_include_directories(tl_expected SYSTEM INTERFACE ${SALLYPORT_TL_EXPECTED_DIR})
 
-# Adds a folder's CMakeLists.txt. A folder that has none yet is skipped.
+# Adds a folder, named from the root whoever asks.
 function(sallyport_add_folder folder)
-  if(EXISTS ${PROJECT_SOURCE_DIR}/${folder}/CMakeLists.txt)
-    add_subdirectory(${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_BINARY_DIR}/${folder})
-  else()
-    message(STATUS "Skipped: ${folder} has no CMakeLists.txt")
-  endif()
+  add_subdirectory(${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_BINARY_DIR}/${folder})
 endfunction()
 
 # What every object of ours is compiled with; never passed on to users of a library.
