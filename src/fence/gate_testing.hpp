@@ -19,14 +19,16 @@ namespace sallyport::fence {
 /// A folder of its own for each test, removed with all its content at the end. Made to be a
 /// fixture's base.
 class test_folder {
+ public:
+  test_folder(const test_folder&) = delete;
+  test_folder& operator=(const test_folder&) = delete;
+
  protected:
   test_folder() {
     std::string name = std::filesystem::temp_directory_path() / "sallyport-gate-XXXXXX";
     if (::mkdtemp(name.data()) == nullptr) std::abort();
     folder_ = name;
   }
-  test_folder(const test_folder&) = delete;
-  test_folder& operator=(const test_folder&) = delete;
   ~test_folder() {
     std::error_code ignored;
     std::filesystem::permissions(folder_, std::filesystem::perms::owner_all, ignored);

@@ -134,7 +134,7 @@ class listener final : public word_waiter {
 };
 
 class EngineTest : public ::testing::Test {
- protected:
+ public:
   EngineTest() { machine.attach(store); }
 
   static std::shared_ptr<const lock_spec> spec_of(const char* name, std::uint32_t turns = 4,

@@ -2,7 +2,7 @@
 
 #include "tests/contract/kit/contract_test.hpp"
 
-#include <signal.h>
+#include <csignal>
 #include <string>
 
 // The driver itself, on the one store that needs no other process: memory.

@@ -44,13 +44,13 @@ using ::testing::StartsWith;
 class recorder : public backend_api::events {
  public:
   void acquire_answered(const holder_id& who, base::result<acquire_answer> answer) override {
-    record(who, answer ? names_.at(answer->index()) : answer.error().code.message());
+    record(who, answer ? answer_names.at(answer->index()) : answer.error().code.message());
     if (answer && std::holds_alternative<granted>(*answer)) grant = std::get<granted>(*answer);
     if (!answer) failure = answer.error().code;
   }
   void renewals_answered(std::span<renew_outcome> outcomes) override {
     for (const renew_outcome& each : outcomes) {
-      record(each.holder, each.answer ? renew_names_.at(each.answer->index()) : "failed");
+      record(each.holder, each.answer ? renew_names.at(each.answer->index()) : "failed");
       if (!each.answer) failure = each.answer.error().code;
     }
   }
@@ -83,8 +83,8 @@ class recorder : public backend_api::events {
     if (on_event) on_event();
   }
 
-  static constexpr std::array<const char*, 3> names_{"granted", "waiting", "held"};
-  static constexpr std::array<const char*, 3> renew_names_{"renewed", "waiting", "gone"};
+  static constexpr std::array<const char*, 3> answer_names{"granted", "waiting", "held"};
+  static constexpr std::array<const char*, 3> renew_names{"renewed", "waiting", "gone"};
 };
 
 /// One client with its recorder.
