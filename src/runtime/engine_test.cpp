@@ -290,6 +290,32 @@ TEST_F(EngineTest, CleansUpAfterALossNotBeforeTheLeaseHasLapsedInTheStoreToo) {
   EXPECT_EQ(store.take("withdraw").holder, holder);
 }
 
+TEST_F(EngineTest, GoesOnCleaningUpALossUntilAnUnansweredRenewalHasLapsed) {
+  caller me;
+  const auto lease = hold(me, spec_of("a"));
+  pass(2900ms);  // a renewal was sent and is never answered: it may extend the grant by a lease
+  store.log.clear();
+  const auto refuse_withdrawals = [&] {
+    while (!store.log.empty()) {
+      const auto request = store.take("withdraw");
+      machine.leave_answered(request.holder, base::fail(errc::unavailable));
+    }
+  };
+
+  for (int step = 0; step < 20; ++step) {  // two seconds, far more than a request's time-out
+    pass(100ms);
+    refuse_withdrawals();
+  }
+  EXPECT_EQ(lease->state.load(), phase::lost);
+  EXPECT_FALSE(machine.quiet());
+
+  for (int step = 0; step < 100; ++step) {
+    pass(100ms);
+    refuse_withdrawals();
+  }
+  EXPECT_TRUE(machine.quiet());
+}
+
 TEST_F(EngineTest, AsksAnewForLocalWaitersWhenTheGrantIsLost) {
   caller first;
   caller second;
