@@ -33,6 +33,11 @@ struct lock_options {
 struct client_options {
   /// Shown by `who`: which program holds the lock. Empty: the process's own name.
   std::string label{};
+  /// Another process that must be dead as well before a store that notices deaths (`local:`) takes
+  /// this client's leases for abandoned: a guard that cleans up after a killed holder, say. 0: none.
+  /// Must be running when the client is opened; elsewhere it has no effect, there a dead holder's
+  /// lease ends by time alone.
+  std::int64_t companion_pid = 0;
   /// Told what happens; called on the notifier's thread. May be null.
   std::shared_ptr<observer> watcher{};
   /// How fast clocks may run apart, as a share of the lease. chrony may slew by 8 %; use 0.1 where

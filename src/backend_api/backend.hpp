@@ -114,6 +114,12 @@ class backend {
   /// threads answers not_driven at once.
   virtual drive_outcome drive(drive_ticket& ticket, time_point deadline) = 0;
 
+  /// For a backend without threads of its own: readable while there is something for attend() to
+  /// do and nobody drives; -1: never. The runtime watches it from a thread that it has anyway.
+  [[nodiscard]] virtual int attention_fd() const { return -1; }
+  /// Does what attention_fd() announced, without blocking. Not called after close().
+  virtual void attend() {}
+
   /// Ends all I/O. Requests under way are answered outcome_unknown first; after return no event is
   /// delivered any more, and later requests are answered `closed`. Idempotent.
   virtual void close() = 0;
@@ -126,6 +132,8 @@ struct owner_info {
   std::string host;
   std::int64_t pid = 0;
   std::string label;
+  /// client_options::companion_pid; 0: none
+  std::int64_t companion_pid = 0;
 };
 
 struct open_request {

@@ -108,11 +108,17 @@ client_state::client_state(std::string_view uri, client_options options)
   inside_ = std::make_unique<innards>(*this, options_);
   const std::string label = options_.label.empty() ? program_invocation_short_name : options_.label;
   auto opened = found->open({.uri = std::string(address),
-                             .owner = {.host = host_name(), .pid = getpid(), .label = label},
+                             .owner = {.host = host_name(),
+                                       .pid = getpid(),
+                                       .label = label,
+                                       .companion_pid = options_.companion_pid},
                              .listener = inside_->engine});
   if (!opened) throw_failure(opened.error());
   inside_->store = std::move(*opened);
   inside_->engine.attach(*inside_->store);
+  if (const int descriptor = inside_->store->attention_fd(); descriptor >= 0) {
+    inside_->world.listen(descriptor, [store = inside_->store.get()] { store->attend(); });
+  }
   inside_->engine.on_changed([this](const lock_name& name) { inside_->observed.changed(name); });
 }
 

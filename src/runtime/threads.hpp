@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <utility>
 
 namespace sallyport::runtime {
 
@@ -22,6 +23,11 @@ class threads final : public environment {
   void tell(std::function<void()> news) override { notifier_.tell(std::move(news)); }
   /// REQUIRES: one caller at a time (the engine calls it under its mutex).
   [[nodiscard]] backend_api::holder_id new_holder_id() override;
+
+  /// See watchdog::listen.
+  void listen(int descriptor, std::function<void()> attend) {
+    watchdog_.listen(descriptor, std::move(attend));
+  }
 
   /// No timer is served after this returned.
   void stop_timers() { watchdog_.stop(); }

@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+#include <utility>
 
 namespace sallyport::runtime {
 namespace {
@@ -48,6 +49,13 @@ watchdog::~watchdog() {
   close(stop_fd_);
 }
 
+void watchdog::listen(int descriptor, std::function<void()> attend) {
+  const base::mutex_lock held{mutex_};
+  SALLYPORT_CHECK(!thread_.joinable() && attention_fd_ < 0);
+  attention_fd_ = descriptor;
+  attend_ = std::move(attend);
+}
+
 void watchdog::wake_at(time_point when) {
   const base::mutex_lock held{mutex_};
   if (stopped_ || when >= armed_for_) return;
@@ -73,9 +81,12 @@ void watchdog::wake_at(time_point when) {
 void watchdog::run() {
   pthread_setname_np(pthread_self(), "sally-watchdog");
   for (;;) {
-    std::array<pollfd, 2> wait{{{timer_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}}};
+    // poll() passes over a negative descriptor.
+    std::array<pollfd, 3> wait{
+        {{timer_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}, {attention_fd_, POLLIN, 0}}};
     if (poll(wait.data(), wait.size(), -1) < 0) continue;
     if (wait[1].revents != 0) return;
+    if (wait[2].revents != 0) attend_();
     if (wait[0].revents == 0) continue;
     {
       const base::mutex_lock held{mutex_};

@@ -10,7 +10,8 @@ namespace sallyport::runtime {
 
 /// The one thread that serves timers: renewals, deadlines, heartbeats of all leases of a client. It
 /// sleeps on a timerfd of CLOCK_BOOTTIME, so a deadline that passed while the machine slept is
-/// served at once after it wakes. It runs no user code.
+/// served at once after it wakes. It also minds the descriptor of a backend that has no thread of its
+/// own. It runs no user code.
 /// Thread safety: all members; stop() by the owner, once.
 class watchdog {
  public:
@@ -21,6 +22,9 @@ class watchdog {
   watchdog(const watchdog&) = delete;
   watchdog& operator=(const watchdog&) = delete;
 
+  /// Also calls `attend` whenever the descriptor is readable. REQUIRES: called at most once, before
+  /// the first wake_at(); the descriptor outlives stop().
+  void listen(int descriptor, std::function<void()> attend);
   /// Starts the thread at the first call.
   void wake_at(time_point when);
   /// Ends the thread; no work runs after this returned.
@@ -32,6 +36,9 @@ class watchdog {
   const std::function<void()> work_;
   const int timer_fd_;
   const int stop_fd_;
+  // Constant once the thread runs.
+  int attention_fd_ = -1;
+  std::function<void()> attend_;
   base::mutex mutex_;
   time_point armed_for_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
   std::thread thread_ SALLYPORT_GUARDED_BY(mutex_);

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <semaphore>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 namespace sallyport::runtime {
 namespace {
@@ -62,6 +64,29 @@ TEST(Watchdog, CanBeArmedFromItsOwnWork) {
   dog.wake_at(lease_clock::now());
 
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(worked.try_acquire_for(long_enough));
+}
+
+TEST(Watchdog, MindsADescriptorBesideItsTimer) {
+  const int announced = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  ASSERT_GE(announced, 0);
+  std::binary_semaphore attended{0};
+  std::binary_semaphore worked{0};
+  {
+    watchdog dog([&] { worked.release(); });
+    dog.listen(announced, [&] {
+      eventfd_t count = 0;
+      eventfd_read(announced, &count);
+      attended.release();
+    });
+    dog.wake_at(lease_clock::now());
+    ASSERT_TRUE(worked.try_acquire_for(long_enough));
+
+    eventfd_write(announced, 1);
+    EXPECT_TRUE(attended.try_acquire_for(long_enough));
+    dog.wake_at(lease_clock::now());
+    EXPECT_TRUE(worked.try_acquire_for(long_enough));
+  }
+  close(announced);
 }
 
 TEST(Watchdog, DoesNoWorkAfterStop) {

@@ -1,6 +1,6 @@
 #include "backends/memory/memory_backend.hpp"
 
-#include "backends/memory/delivery_gate.hpp"
+#include "backend_api/delivery_gate.hpp"
 #include "backends/memory/lock_table.hpp"
 #include "backends/memory/memory_store.hpp"
 #include <sallyport/error.hpp>
@@ -25,13 +25,13 @@ namespace {
 
 using namespace std::chrono_literals;
 using backend_api::completion;
+using backend_api::delivery_gate;
 using backend_api::holder_id;
 using backend_api::leave_request;
 using backend_api::renew_outcome;
 using backend_api::renew_request;
 using backend_api::time_point;
 using memory::delivery;
-using memory::delivery_gate;
 using memory::lock_table;
 using memory::memory_store;
 using memory::notice;

@@ -99,7 +99,7 @@ void memory_store::address(std::vector<notice>&& notices, std::vector<delivery>&
 
 void deliver(const std::vector<delivery>& deliveries) {
   for (const auto& [to, what] : deliveries) {
-    const delivery_gate::pass pass(to->gate);
+    const backend_api::delivery_gate::pass pass(to->gate);
     if (!pass.open()) continue;
     switch (what.kind) {
       case notice_kind::granted:

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backend_api/backend.hpp"
-#include "backends/memory/delivery_gate.hpp"
+#include "backend_api/delivery_gate.hpp"
 #include "backends/memory/lock_table.hpp"
 #include "base/mutex.hpp"
 #include <sallyport/lease_clock.hpp>
@@ -22,7 +22,7 @@ struct session {
 
   backend_api::events& listener;  ///< to be called with a pass of `gate` only
   const requester self;
-  delivery_gate gate;
+  backend_api::delivery_gate gate;
 };
 
 /// A notice together with the client that is to hear it.

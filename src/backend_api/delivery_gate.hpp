@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace sallyport::backends::memory {
+namespace sallyport::backend_api {
 
 /// Lets calls into a listener pass until the gate is closed, and lets close() wait until those
 /// inside have come out. So a listener may be destroyed as soon as close() has returned, although
@@ -51,4 +51,4 @@ class delivery_gate {
   std::atomic<std::uint32_t> state_{0};  // how many are inside, and closed_bit
 };
 
-}  // namespace sallyport::backends::memory
+}  // namespace sallyport::backend_api

@@ -1,4 +1,4 @@
-#include "backends/memory/delivery_gate.hpp"
+#include "backend_api/delivery_gate.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace sallyport::backends::memory {
+namespace sallyport::backend_api {
 namespace {
 
 TEST(DeliveryGate, LetsCallsPassUntilItIsClosed) {
@@ -109,4 +109,4 @@ TEST(DeliveryGate, LetsAListenerDieRightAfterClose) {
 }
 
 }  // namespace
-}  // namespace sallyport::backends::memory
+}  // namespace sallyport::backend_api

@@ -1,6 +1,6 @@
-#include "backends/memory/delivery_gate.hpp"
+#include "backend_api/delivery_gate.hpp"
 
-namespace sallyport::backends::memory {
+namespace sallyport::backend_api {
 
 thread_local delivery_gate::pass* delivery_gate::innermost_ = nullptr;
 
@@ -35,4 +35,4 @@ bool delivery_gate::close() noexcept {
   return first;
 }
 
-}  // namespace sallyport::backends::memory
+}  // namespace sallyport::backend_api
