@@ -50,7 +50,7 @@ readonly -a source_folders=(include src cli gateway examples sim bench tests)
 packages=(
   g++ cmake ninja-build ccache
   clang libclang-rt-14-dev clang-format
-  libgtest-dev libgmock-dev libexpected-dev
+  libgtest-dev libgmock-dev libexpected-dev liblmdb-dev
   python3
 )
 if [[ $mode == lint ]]; then

@@ -1,6 +1,7 @@
 #include "fence/gate_record.hpp"
 
 #include "base/check.hpp"
+#include "base/checksum.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
@@ -47,28 +48,7 @@ bool never_written(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
-constexpr std::array<std::uint64_t, 256> make_checksum_table() {
-  std::array<std::uint64_t, 256> table{};
-  for (std::uint64_t i = 0; i < table.size(); ++i) {
-    std::uint64_t value = i;
-    for (int bit = 0; bit < 8; ++bit) {
-      value = (value & 1U) != 0 ? (value >> 1U) ^ 0xc96c5795d7870f42U : value >> 1U;
-    }
-    table[i] = value;
-  }
-  return table;
-}
-constexpr auto checksum_table = make_checksum_table();
-
 }  // namespace
-
-std::uint64_t checksum(std::span<const std::byte> bytes) noexcept {
-  std::uint64_t value = ~std::uint64_t{0};
-  for (const std::byte b : bytes) {
-    value = checksum_table[(value ^ std::to_integer<std::uint64_t>(b)) & 0xffU] ^ (value >> 8U);
-  }
-  return ~value;
-}
 
 slot encode(const gate_record& record) {
   const std::string& lock = record.state.lock;
@@ -82,7 +62,7 @@ slot encode(const gate_record& record) {
   put(out, length_at, static_cast<std::uint32_t>(lock.size()));
   std::memcpy(out.data() + lock_at, lock.data(), lock.size());
   put(out, checksum_at,
-      checksum(std::span{out}.subspan(sequence_at, lock_at - sequence_at + lock.size())));
+      base::checksum(std::span{out}.subspan(sequence_at, lock_at - sequence_at + lock.size())));
   return out;
 }
 
@@ -91,7 +71,7 @@ std::optional<gate_record> decode(std::span<const std::byte, slot_bytes> bytes) 
   const auto length = get<std::uint32_t>(bytes, length_at);
   if (length > gate::max_lock_bytes) return std::nullopt;
   const auto covered = bytes.subspan(sequence_at, lock_at - sequence_at + length);
-  if (get<std::uint64_t>(bytes, checksum_at) != checksum(covered)) return std::nullopt;
+  if (get<std::uint64_t>(bytes, checksum_at) != base::checksum(covered)) return std::nullopt;
 
   gate_record record;
   record.sequence = get<std::uint64_t>(bytes, sequence_at);

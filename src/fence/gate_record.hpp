@@ -56,7 +56,4 @@ struct gate_image {
 /// has no good record. The failure's text says which, without the file's name. Safe on any input.
 base::result<gate_image> read_image(std::span<const std::byte> file);
 
-/// CRC-64/XZ.
-std::uint64_t checksum(std::span<const std::byte> bytes) noexcept;
-
 }  // namespace sallyport::fence

@@ -1,5 +1,6 @@
 #include "fence/gate_record.hpp"
 
+#include "base/checksum.hpp"
 #include "base/random.hpp"
 #include <sallyport/error.hpp>
 
@@ -45,7 +46,7 @@ void expect_refused(const image& file, std::string_view why) {
 TEST(Checksum, IsTheStandardOne) {
   const std::string_view text = "123456789";
 
-  EXPECT_EQ(checksum(std::as_bytes(std::span{text})), 0x995dc9bbdf1939faU);
+  EXPECT_EQ(base::checksum(std::as_bytes(std::span{text})), 0x995dc9bbdf1939faU);
 }
 
 TEST(GateRecord, ReadsBackWhatItWrote) {

@@ -1,0 +1,169 @@
+#include "backends/local/gate.hpp"
+
+#include "base/check.hpp"
+#include "base/monotonic.hpp"
+#include <sallyport/error.hpp>
+#include <sallyport/lease_clock.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string_view>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+namespace sallyport::backends::local {
+
+/// The mapped file. Its first fields never change their place, so that every version can tell.
+struct gate_region {
+  std::array<char, 16> magic;
+  std::array<char, 64> boot_id;
+  std::uint64_t pid_namespace;
+  std::uint64_t time_namespace;
+  std::uint64_t map_bytes;
+  std::uint32_t write_map;
+  std::uint32_t region_bytes;  // differs between builds that cannot share a pthread_mutex_t
+  std::atomic<std::uint32_t> damaged;
+  std::atomic<std::int32_t> inside;  // the pid of who is inside; for messages only
+  pthread_mutex_t mutex;
+};
+
+namespace {
+
+constexpr std::string_view magic = "sallyport-gate-1";
+constexpr std::size_t region_bytes = 4096;
+static_assert(sizeof(gate_region) <= region_bytes);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+/// A turn takes about a microsecond: it is often worth waiting for it awake.
+constexpr int spins = 60;
+
+void relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+gate_region* map(int file) {
+  void* const at = ::mmap(nullptr, region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  return at == MAP_FAILED ? nullptr : static_cast<gate_region*>(at);
+}
+
+void begin_mutex(pthread_mutex_t& mutex) {
+  pthread_mutexattr_t how;
+  SALLYPORT_CHECK(pthread_mutexattr_init(&how) == 0);
+  SALLYPORT_CHECK(pthread_mutexattr_setpshared(&how, PTHREAD_PROCESS_SHARED) == 0);
+  SALLYPORT_CHECK(pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST) == 0);
+  SALLYPORT_CHECK(pthread_mutex_init(&mutex, &how) == 0);
+  pthread_mutexattr_destroy(&how);
+}
+
+}  // namespace
+
+base::result<std::unique_ptr<gate>> gate::make(int folder, const std::string& file, mode_t mode,
+                                               const agreement& terms) {
+  const std::string draft = file + ".new";
+  ::unlinkat(folder, draft.c_str(), 0);
+  const descriptor made(
+      ::openat(folder, draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  const auto failed = [&](int error) {
+    if (made.open()) ::unlinkat(folder, draft.c_str(), 0);
+    return tl::unexpected(system_failure(error, "make the store's gate"));
+  };
+  if (!made.open()) return failed(errno);
+  ::fchmod(made.number(), mode);
+  // Every block up front: writing to a hole of a full disk through the map would end the process.
+  if (const int error = ::posix_fallocate(made.number(), 0, region_bytes)) return failed(error);
+  gate_region* const region = map(made.number());
+  if (region == nullptr) return failed(errno);
+
+  std::memcpy(region->magic.data(), magic.data(), magic.size());
+  const auto id_bytes = std::min(terms.machine.boot_id.size(), region->boot_id.size() - 1);
+  std::memcpy(region->boot_id.data(), terms.machine.boot_id.data(), id_bytes);
+  region->pid_namespace = terms.machine.pid_namespace;
+  region->time_namespace = terms.machine.time_namespace;
+  region->map_bytes = terms.map_bytes;
+  region->write_map = terms.write_map ? 1 : 0;
+  region->region_bytes = sizeof(gate_region);
+  begin_mutex(region->mutex);
+  // In place only when it is whole.
+  if (::renameat(folder, draft.c_str(), folder, file.c_str()) != 0) {
+    const int error = errno;
+    ::munmap(region, region_bytes);
+    return failed(error);
+  }
+  return std::unique_ptr<gate>(new gate(region, terms));
+}
+
+gate::attached gate::attach(int folder, const std::string& file, const machine_identity& here) {
+  const descriptor opened(::openat(folder, file.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!opened.open()) return {errno == ENOENT ? finding::missing : finding::damaged};
+  struct stat about {};
+  if (::fstat(opened.number(), &about) != 0 || !S_ISREG(about.st_mode) ||
+      about.st_size != region_bytes) {
+    return {finding::damaged};
+  }
+  gate_region* const region = map(opened.number());
+  if (region == nullptr) return {finding::damaged};
+  const auto drop = [&](finding why) -> attached {
+    ::munmap(region, region_bytes);
+    return {why};
+  };
+  agreement terms;
+  if (std::string_view(region->magic.data(), magic.size()) != magic ||
+      region->region_bytes != sizeof(gate_region)) {
+    return drop(finding::damaged);
+  }
+  region->boot_id.back() = '\0';
+  terms.machine.boot_id = region->boot_id.data();
+  terms.machine.pid_namespace = region->pid_namespace;
+  terms.machine.time_namespace = region->time_namespace;
+  terms.map_bytes = region->map_bytes;
+  terms.write_map = region->write_map != 0;
+  if (terms.machine != here) {
+    return drop(terms.machine.boot_id == here.boot_id ? finding::foreign : finding::damaged);
+  }
+  if (region->damaged.load() != 0) return drop(finding::damaged);
+  return {finding::usable, std::unique_ptr<gate>(new gate(region, std::move(terms)))};
+}
+
+gate::~gate() { ::munmap(region_, region_bytes); }
+
+base::result<std::monostate> gate::enter(time_point answer_by) {
+  pthread_mutex_t& mutex = region_->mutex;
+  int outcome = pthread_mutex_trylock(&mutex);
+  for (int spin = 0; outcome == EBUSY && spin < spins; ++spin) {
+    relax();
+    outcome = pthread_mutex_trylock(&mutex);
+  }
+  if (outcome == EBUSY) {
+    const timespec until = base::monotonic_after(answer_by - lease_clock::now());
+    outcome = pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until);
+  }
+  if (outcome == EOWNERDEAD) {
+    // What it was doing is undone: a transaction that was not committed never happened.
+    outcome = pthread_mutex_consistent(&mutex);
+  }
+  if (outcome == 0) {
+    region_->inside.store(self_, std::memory_order_relaxed);
+    return std::monostate{};
+  }
+  if (outcome == ETIMEDOUT) {
+    const auto blocker = region_->inside.load(std::memory_order_relaxed);
+    return base::fail(errc::unavailable,
+                      "process " + describe_process(blocker) +
+                          " is inside the store and does not come out; continue it (kill -CONT) "
+                          "or end it");
+  }
+  return tl::unexpected(system_failure(outcome, "enter the store"));
+}
+
+void gate::leave() noexcept { SALLYPORT_CHECK(pthread_mutex_unlock(&region_->mutex) == 0); }
+
+void gate::mark_damaged() noexcept { region_->damaged.store(1); }
+
+}  // namespace sallyport::backends::local

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "backend_api/backend.hpp"
+
+namespace sallyport::backends {
+
+/// `local:` — all processes of this machine; README.md says how.
+const backend_api::backend_descriptor& local_backend();
+
+}  // namespace sallyport::backends

@@ -1,0 +1,170 @@
+#include "backends/local/local_store.hpp"
+
+#include "base/fork_generation.hpp"
+#include "base/random.hpp"
+#include <sallyport/error.hpp>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <sys/stat.h>
+#include <tuple>
+#include <unistd.h>
+#include <utility>
+
+namespace sallyport::backends::local {
+namespace {
+
+/// How much housekeeping does before it lets others in again.
+constexpr std::size_t names_at_a_time = 64;
+constexpr std::size_t clients_at_a_time = 4;
+
+/// Stores are told apart by their folder, whatever it is called. A forked child has none of its
+/// parent's.
+using store_key = std::tuple<std::uint32_t, dev_t, ino_t>;
+
+/// The stores of this process. Opened and closed under the mutex: a process has one attachment to a
+/// folder at most, because its record locks would go with the first of two.
+struct store_registry {
+  struct entry {
+    std::unique_ptr<local_store> store;
+    std::size_t users = 0;
+  };
+  base::mutex mutex;
+  std::map<store_key, entry> stores SALLYPORT_GUARDED_BY(mutex);
+};
+
+store_registry& registry() {
+  // Never destroyed: clients in static storage may close after it would have been.
+  static auto* const only = new store_registry;
+  return *only;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "unknown";
+}
+
+}  // namespace
+
+base::result<std::shared_ptr<local_store>> local_store::find_or_open(const store_address& address) {
+  auto where = open_place(address.path);
+  if (!where) return tl::unexpected(where.error());
+  struct stat about {};
+  if (::fstat(where->folder.number(), &about) != 0) {
+    return tl::unexpected(system_failure(errno, "look at the store's folder"));
+  }
+  const store_key key{base::fork_generation(), about.st_dev, about.st_ino};
+  store_registry& all = registry();
+  const base::mutex_lock lock(all.mutex);
+  store_registry::entry& one = all.stores[key];
+  if (!one.store) {
+    auto held = attach(std::move(*where), address);
+    if (!held) {
+      all.stores.erase(key);
+      return tl::unexpected(held.error());
+    }
+    one.store = std::make_unique<local_store>(std::move(*held), host_name());
+  }
+  ++one.users;
+  return std::shared_ptr<local_store>(one.store.get(), [key](local_store*) {
+    store_registry& known = registry();
+    const base::mutex_lock closing(known.mutex);
+    const auto left = known.stores.find(key);
+    if (--left->second.users == 0) known.stores.erase(left);
+  });
+}
+
+local_store::local_store(attachment held, std::string host)
+    : held_(std::move(held)), host_(std::move(host)), out_(held_.where.folder.number()) {}
+
+local_store::~local_store() = default;
+
+std::string local_store::id() const {
+  std::string text = "local:";
+  for (const std::uint64_t word : held_.tokens->mark().store) {
+    std::array<char, 17> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), word, 16).ptr;
+    text.append(16 - static_cast<std::size_t>(end - digits.data()), '0');
+    text.append(digits.data(), end);
+  }
+  return text;
+}
+
+bool local_store::dead(client_number who, table& inside) {
+  const base::mutex_lock lock(mutex_);
+  if (const auto known = peers_.find(who); known != peers_.end()) return known->second->dead();
+  const auto value = inside.get(record_key::client(who));
+  const auto record = value ? read_record<client_record>(*value) : std::nullopt;
+  if (!record) return true;
+  if (peers_.size() >= most_peers_known) peers_.erase(peers_.begin());
+  return peers_.emplace(who, std::make_shared<const peer>(*record)).first->second->dead();
+}
+
+std::shared_ptr<const peer> local_store::find_peer(client_number who) {
+  const base::mutex_lock lock(mutex_);
+  const auto known = peers_.find(who);
+  return known != peers_.end() ? known->second : nullptr;
+}
+
+void local_store::distribute(std::vector<notice>& all, client_number self,
+                             std::vector<notice>& own) {
+  const base::mutex_lock lock(mutex_);
+  for (notice& each : all) {
+    if (each.client == self) {
+      own.push_back(std::move(each));
+    } else {
+      out_.post(each.client, each);
+      reached(step::told);
+    }
+  }
+}
+
+void local_store::sweep_everything() {
+  std::string after;
+  do {
+    std::vector<notice> notices;
+    bool out_of_room = false;
+    auto sweep = [&](lock_rules& rules) { return rules.sweep(after, names_at_a_time); };
+    auto swept =
+        transact_once(lease_clock::now() + housekeeping_patience, notices, out_of_room, sweep);
+    if (!swept) return;
+    std::vector<notice> nobody;
+    distribute(notices, 0, nobody);
+    after = std::move(*swept);
+  } while (!after.empty());
+}
+
+void local_store::bury(client_number who) {
+  std::vector<notice> nobody;
+  // Once the record is gone, everything that points to it belongs to a dead client: dying in the
+  // middle of this loses nothing.
+  const auto first = transact(lease_clock::now() + housekeeping_patience, 0, nobody,
+                              [&](lock_rules& rules) { return rules.remove_client(who); });
+  {
+    const base::mutex_lock lock(mutex_);
+    peers_.erase(who);
+    out_.forget(who);
+  }
+  if (!first || !*first) return;
+  ::unlinkat(folder(), inbox_name(who).c_str(), 0);
+  sweep_everything();
+}
+
+void local_store::bury_some() {
+  std::vector<notice> nobody;
+  std::vector<client_number> dead_ones;
+  const std::uint64_t draw = base::kernel_seed();
+  const auto looked =
+      transact(lease_clock::now() + housekeeping_patience, 0, nobody, [&](lock_rules& rules) {
+        dead_ones = rules.dead_clients(draw, clients_at_a_time);
+        return true;
+      });
+  if (!looked) return;
+  for (const client_number each : dead_ones) bury(each);
+}
+
+}  // namespace sallyport::backends::local

@@ -1,0 +1,149 @@
+#pragma once
+
+#include "backends/local/attachment.hpp"
+#include "backends/local/inbox.hpp"
+#include "backends/local/lock_rules.hpp"
+#include "backends/local/process.hpp"
+#include "backends/local/steps.hpp"
+#include "base/mutex.hpp"
+#include "base/result.hpp"
+#include <sallyport/lease_clock.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace sallyport::backends::local {
+
+/// The processes behind one client of the store.
+/// Thread safety: all members are const.
+class peer {
+ public:
+  explicit peer(const client_record& who) : process_(who.process), companion_(who.companion) {}
+
+  [[nodiscard]] bool dead() const noexcept {
+    return process_.state() == process_state::dead && companion_.state() == process_state::dead;
+  }
+  [[nodiscard]] int process_descriptor() const noexcept { return process_.descriptor_number(); }
+  [[nodiscard]] int companion_descriptor() const noexcept { return companion_.descriptor_number(); }
+
+ private:
+  watched_process process_;
+  watched_process companion_;
+};
+
+/// One process's view of a store, shared by its clients.
+/// Thread safety: all members.
+class local_store final : public liveness {
+ public:
+  /// The store that this process has open at this place, or opens now.
+  static base::result<std::shared_ptr<local_store>> find_or_open(const store_address& address);
+
+  /// Use find_or_open.
+  local_store(attachment held, std::string host);
+  ~local_store() override;
+
+  /// Runs operate(lock_rules&) in one transaction and commits it; then tells the clients that are
+  /// to hear of it, but for `self`, whose notices are appended to `own`. A failure means that
+  /// nothing happened.
+  template <class Operate>
+  auto transact(time_point answer_by, client_number self, std::vector<notice>& own, Operate operate)
+      -> base::result<std::invoke_result_t<Operate&, lock_rules&>>;
+
+  /// The client's processes; null: the client is gone.
+  std::shared_ptr<const peer> find_peer(client_number who) SALLYPORT_EXCLUDES(mutex_);
+  /// Removes what a client left that has died or was closed, whoever noticed.
+  void bury(client_number who) SALLYPORT_EXCLUDES(mutex_);
+  /// Looks at a few clients and buries the dead: those whom nobody waits for.
+  void bury_some() SALLYPORT_EXCLUDES(mutex_);
+
+  [[nodiscard]] int folder() const noexcept { return held_.where.folder.number(); }
+  [[nodiscard]] mode_t file_mode() const noexcept { return held_.where.file_mode; }
+  [[nodiscard]] const std::string& path() const noexcept { return held_.where.path; }
+  /// Names the token space.
+  [[nodiscard]] std::string id() const;
+
+  // liveness; called inside the gate
+  bool dead(client_number who, table& inside) override SALLYPORT_EXCLUDES(mutex_);
+
+  /// How long housekeeping waits for its turn.
+  static constexpr std::chrono::seconds housekeeping_patience{2};
+
+ private:
+  static constexpr std::size_t most_peers_known = 1024;
+
+  /// Leaves the gate when the transaction is over, however it ends.
+  struct gate_turn {
+    gate& way_in;
+    ~gate_turn() { way_in.leave(); }
+  };
+
+  template <class Operate>
+  auto transact_once(time_point answer_by, std::vector<notice>& notices, bool& out_of_room,
+                     Operate& operate) -> base::result<std::invoke_result_t<Operate&, lock_rules&>>;
+  void distribute(std::vector<notice>& all, client_number self, std::vector<notice>& own)
+      SALLYPORT_EXCLUDES(mutex_);
+  void sweep_everything();
+
+  attachment held_;
+  const std::string host_;
+
+  base::mutex mutex_;
+  std::unordered_map<client_number, std::shared_ptr<const peer>> peers_
+      SALLYPORT_GUARDED_BY(mutex_);
+  outboxes out_ SALLYPORT_GUARDED_BY(mutex_);
+};
+
+template <class Operate>
+auto local_store::transact_once(time_point answer_by, std::vector<notice>& notices,
+                                bool& out_of_room, Operate& operate)
+    -> base::result<std::invoke_result_t<Operate&, lock_rules&>> {
+  if (auto entered = held_.way_in->enter(answer_by); !entered) {
+    return tl::unexpected(entered.error());
+  }
+  const gate_turn turn{*held_.way_in};
+  reached(step::inside_the_gate);
+  lmdb_table records(*held_.file);
+  reached(step::transaction_begun);
+  // The time is read inside, so that the records see it pass in the order of the transactions.
+  lock_rules rules({records, *this, *held_.tokens, lease_clock::now(), notices, host_});
+  auto answer = operate(rules);
+  rules.finish();
+  reached(step::written);
+  if (rules.changed_anything() || records.failed()) {
+    if (auto committed = records.commit(); !committed) {
+      out_of_room = records.out_of_room();
+      if (records.file_spoiled()) held_.way_in->mark_damaged();
+      return tl::unexpected(committed.error());
+    }
+  }
+  reached(step::committed);
+  return answer;
+}
+
+template <class Operate>
+auto local_store::transact(time_point answer_by, client_number self, std::vector<notice>& own,
+                           Operate operate)
+    -> base::result<std::invoke_result_t<Operate&, lock_rules&>> {
+  std::vector<notice> notices;
+  bool out_of_room = false;
+  auto answer = transact_once(answer_by, notices, out_of_room, operate);
+  if (!answer && out_of_room) {
+    // Perhaps the room is taken by the dead.
+    sweep_everything();
+    notices.clear();
+    answer = transact_once(answer_by, notices, out_of_room, operate);
+  }
+  if (answer) {
+    reached(step::gate_left);
+    if (!notices.empty()) distribute(notices, self, own);
+  }
+  return answer;
+}
+
+}  // namespace sallyport::backends::local

@@ -1,0 +1,295 @@
+#include "backends/local/session.hpp"
+
+#include "base/check.hpp"
+#include <sallyport/error.hpp>
+#include <sallyport/lease_clock.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+namespace sallyport::backends::local {
+namespace {
+
+// What an epoll event says: which of ours it is. Peers come in pairs behind the first two.
+constexpr std::uint64_t mail_event = 0;
+constexpr std::uint64_t bell_event = 1;
+constexpr std::uint64_t peer_event_number(client_number who, bool companion) noexcept {
+  return (who + 1) * 2 + (companion ? 1 : 0);
+}
+
+int control(int set, int operation, int member, std::uint32_t events, std::uint64_t number) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = number;
+  return ::epoll_ctl(set, operation, member, &event);
+}
+
+/// The mutexes and semaphores of ten thousand waiters wake nobody else: one event at a time would
+/// do, a few save calls.
+constexpr std::size_t events_at_a_time = 16;
+
+timespec time_until(time_point deadline) {
+  constexpr duration longest = std::chrono::hours{1};
+  const time_point now = lease_clock::now();
+  const duration left = deadline <= now            ? duration::zero()
+                        : deadline > now + longest ? longest
+                                                   : deadline - now;
+  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(left);
+  return {.tv_sec = whole.count(), .tv_nsec = (left - whole).count()};
+}
+
+}  // namespace
+
+base::result<std::shared_ptr<session>> session::open(std::shared_ptr<local_store> store,
+                                                     const backend_api::open_request& request) {
+  client_record who;
+  who.process = this_process();
+  if (request.owner.companion_pid != 0) {
+    const auto companion = identify(request.owner.companion_pid);
+    if (!companion) {
+      return base::fail(errc::bad_option, "client_options::companion_pid: no process " +
+                                              std::to_string(request.owner.companion_pid) +
+                                              " is running");
+    }
+    who.companion = *companion;
+  }
+  descriptor everything(::epoll_create1(EPOLL_CLOEXEC));
+  descriptor attention(::epoll_create1(EPOLL_CLOEXEC));
+  descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!everything.open() || !attention.open() || !bell.open()) {
+    return tl::unexpected(system_failure(errno, "open a client of the store"));
+  }
+
+  const auto soon = lease_clock::now() + local_store::housekeeping_patience;
+  std::vector<notice> nobody;
+  const auto number = store->transact(soon, 0, nobody, [&](lock_rules& rules) {
+    return rules.add_client(who, request.owner.label);
+  });
+  if (!number) return tl::unexpected(number.error());
+  auto mail = inbox::make(store->folder(), *number, store->file_mode());
+  if (!mail) {
+    store->bury(*number);
+    return tl::unexpected(mail.error());
+  }
+  const int all = everything.number();
+  if (control(all, EPOLL_CTL_ADD, mail->descriptor_number(), EPOLLIN, mail_event) != 0 ||
+      control(all, EPOLL_CTL_ADD, bell.number(), EPOLLIN, bell_event) != 0 ||
+      control(attention.number(), EPOLL_CTL_ADD, all, EPOLLIN, 0) != 0) {
+    store->bury(*number);
+    return tl::unexpected(system_failure(errno, "open a client of the store"));
+  }
+  store->bury_some();
+  return std::make_shared<session>(std::move(store), request.listener, *number, std::move(*mail),
+                                   std::move(everything), std::move(attention), std::move(bell));
+}
+
+session::session(std::shared_ptr<local_store> store, backend_api::events& listener,
+                 client_number self, inbox mail, descriptor everything, descriptor attention,
+                 descriptor bell)
+    : listener_(listener),
+      self_(self),
+      store_(std::move(store)),
+      mail_(std::move(mail)),
+      everything_(std::move(everything)),
+      attention_(std::move(attention)),
+      bell_(std::move(bell)) {}
+
+contender_number session::known(const holder_id& who) {
+  const base::mutex_lock lock(mutex_);
+  const auto found = contenders_.find(who);
+  return found != contenders_.end() ? found->second.number : 0;
+}
+
+void session::remember(const holder_id& who, contender_number number,
+                       const std::vector<client_number>& in_the_way) {
+  const base::mutex_lock lock(mutex_);
+  contender& one = contenders_[who];
+  one.number = number;
+  if (one.in_the_way == in_the_way) return;
+  stop_watching_for(who, one.in_the_way);
+  for (const client_number each : in_the_way) watch(each, who);
+  one.in_the_way = in_the_way;
+}
+
+void session::forget(const holder_id& who) {
+  const base::mutex_lock lock(mutex_);
+  const auto found = contenders_.find(who);
+  if (found == contenders_.end()) return;
+  stop_watching_for(who, found->second.in_the_way);
+  contenders_.erase(found);
+}
+
+void session::stop_watching_for(const holder_id& who, const std::vector<client_number>& peers) {
+  for (const client_number each : peers) {
+    const auto found = watched_.find(each);
+    if (found != watched_.end()) found->second.by.erase(who);
+  }
+  if (watched_.size() > most_idle_watches) drop_idle_watches();
+}
+
+void session::drop_idle_watches() {
+  std::erase_if(watched_, [&](const auto& entry) {
+    if (!entry.second.by.empty()) return false;
+    listen_to(*entry.second.who, entry.first, EPOLL_CTL_DEL);
+    return true;
+  });
+}
+
+void session::watch(client_number peer_number, const holder_id& for_whom) {
+  auto found = watched_.find(peer_number);
+  if (found == watched_.end()) {
+    // The store looked at it a moment ago, so it is known, but for the rare case that others
+    // pushed it out: then the heartbeat finds out.
+    auto who = store_->find_peer(peer_number);
+    if (!who) return;
+    listen_to(*who, peer_number, EPOLL_CTL_ADD);
+    found = watched_.emplace(peer_number, watched{std::move(who), {}}).first;
+  }
+  found->second.by.insert(for_whom);
+}
+
+void session::listen_to(const peer& who, client_number number, int operation) noexcept {
+  const int set = everything_.number();
+  if (who.process_descriptor() >= 0) {
+    control(set, operation, who.process_descriptor(), EPOLLIN, peer_event_number(number, false));
+  }
+  if (who.companion_descriptor() >= 0) {
+    control(set, operation, who.companion_descriptor(), EPOLLIN, peer_event_number(number, true));
+  }
+}
+
+void session::peer_event(client_number who, bool companion, std::vector<notice>& notices,
+                         std::vector<client_number>& died) {
+  const base::mutex_lock lock(mutex_);
+  const auto found = watched_.find(who);
+  if (found == watched_.end()) return;
+  const peer& one = *found->second.who;
+  if (!one.dead()) {
+    // One of two has ended: that alone means nothing, and it would be told again and again.
+    const int ended = companion ? one.companion_descriptor() : one.process_descriptor();
+    control(everything_.number(), EPOLL_CTL_DEL, ended, 0, 0);
+    return;
+  }
+  for (const holder_id& waiter : found->second.by) {
+    notices.push_back({self_, notice_kind::look, waiter, std::nullopt, {}});
+  }
+  listen_to(one, who, EPOLL_CTL_DEL);
+  watched_.erase(found);
+  died.push_back(who);
+}
+
+void session::deliver(std::vector<notice>& notices) {
+  for (const notice& each : notices) {
+    switch (each.kind) {
+      case notice_kind::granted:
+        listener_.granted_notice(each.holder, each.grant);
+        break;
+      case notice_kind::look:
+        listener_.granted_notice(each.holder, std::nullopt);
+        break;
+      case notice_kind::lost:
+        listener_.lost_notice(each.holder);
+        break;
+      case notice_kind::changed:
+        if (lock_name::acceptable(each.name)) listener_.changed_notice(lock_name(each.name));
+        break;
+    }
+  }
+}
+
+void session::hear(time_point deadline) {
+  std::array<epoll_event, events_at_a_time>
+      events;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  const timespec patience = time_until(deadline);
+  const int count = ::epoll_pwait2(everything_.number(), events.data(),
+                                   static_cast<int>(events.size()), &patience, nullptr);
+  if (count <= 0) return;
+
+  const backend_api::delivery_gate::pass pass(gate_);
+  if (!pass.open()) return;
+  const std::shared_ptr<local_store> store = store_;
+  std::vector<notice> notices;
+  std::vector<client_number> died;
+  bool understood = true;
+  for (const epoll_event& each : std::span(events).first(static_cast<std::size_t>(count))) {
+    const std::uint64_t number = each.data.u64;
+    if (number == mail_event) {
+      understood = mail_->receive(notices);
+    } else if (number == bell_event) {
+      eventfd_t rings = 0;
+      ::eventfd_read(bell_.number(), &rings);
+    } else {
+      peer_event(number / 2 - 1, number % 2 == 1, notices, died);
+    }
+  }
+  deliver(notices);
+  if (!understood) listener_.reconnected();
+  // The waiter is in already; what else the dead left can wait.
+  for (const client_number each : died) store->bury(each);
+}
+
+void session::wake() noexcept { ::eventfd_write(bell_.number(), 1); }
+
+void session::listen_to_others(bool on) noexcept {
+  SALLYPORT_CHECK(
+      control(attention_.number(), EPOLL_CTL_MOD, everything_.number(), on ? EPOLLIN : 0U, 0) == 0);
+}
+
+backend_api::drive_outcome session::drive(backend_api::drive_ticket& ticket, time_point deadline) {
+  using backend_api::drive_outcome;
+  const std::shared_ptr<session> alive = shared_from_this();
+  if (hearing_.exchange(true)) return drive_outcome::not_driven;
+  drive_outcome outcome = drive_outcome::finished;
+  if (ticket.begin_drive(*this)) {
+    listen_to_others(false);
+    while (!ticket.finished()) {
+      if (lease_clock::now() >= deadline) {
+        outcome = drive_outcome::deadline_passed;
+        break;
+      }
+      hear(deadline);
+      if (backend_api::delivery_gate::pass(gate_).open()) continue;
+      outcome = ticket.finished() ? drive_outcome::finished : drive_outcome::not_driven;
+      break;
+    }
+    ticket.end_drive();
+    listen_to_others(true);
+  }
+  hearing_.store(false);
+  return outcome;
+}
+
+void session::attend() {
+  // A driver hears for everybody.
+  if (hearing_.exchange(true)) return;
+  const std::shared_ptr<session> alive = shared_from_this();
+  hear(time_point::min());
+  hearing_.store(false);
+}
+
+void session::close() {
+  if (!gate_.close()) return;
+  wake();
+  bool something_left = false;
+  {
+    const base::mutex_lock lock(mutex_);
+    something_left = !contenders_.empty();
+  }
+  if (something_left) {
+    store_->bury(self_);
+  } else {
+    std::vector<notice> nobody;
+    static_cast<void>(
+        store_->transact(lease_clock::now() + local_store::housekeeping_patience, 0, nobody,
+                         [&](lock_rules& rules) { return rules.remove_client(self_); }));
+  }
+  mail_.reset();
+  store_.reset();
+}
+
+}  // namespace sallyport::backends::local

@@ -1,0 +1,116 @@
+#pragma once
+
+#include "backend_api/backend.hpp"
+#include "backend_api/delivery_gate.hpp"
+#include "backend_api/drive_ticket.hpp"
+#include "backends/local/inbox.hpp"
+#include "backends/local/local_store.hpp"
+#include "base/mutex.hpp"
+#include <sallyport/error.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace sallyport::backends::local {
+
+/// One open client of a local store: its contenders, its inbox, and the processes whose death it
+/// waits for.
+///
+/// It has no thread. Requests are answered inside their own call. What comes from outside, notices
+/// and deaths, is heard by one thread at a time: a blocked caller that drives, or else whoever
+/// minds attention_fd().
+/// Thread safety: all members. Listeners are called with a pass of the gate and without a mutex;
+/// they may close the session.
+class session final : public std::enable_shared_from_this<session>,
+                      private backend_api::drive_waker {
+ public:
+  static base::result<std::shared_ptr<session>> open(std::shared_ptr<local_store> store,
+                                                     const backend_api::open_request& request);
+  /// Use open().
+  session(std::shared_ptr<local_store> store, backend_api::events& listener, client_number self,
+          inbox mail, descriptor everything, descriptor attention, descriptor bell);
+
+  /// Runs operate(rules) in a transaction, gives its result to answer(result), then delivers what
+  /// that meant for other contenders of this client.
+  template <class Operate, class Answer>
+  void ask(time_point answer_by, Operate operate, Answer answer);
+
+  [[nodiscard]] client_number self() const noexcept { return self_; }
+  [[nodiscard]] backend_api::events& listener() const noexcept { return listener_; }
+
+  /// The number under which the store knows this contender; 0: it does not.
+  contender_number known(const holder_id& who) SALLYPORT_EXCLUDES(mutex_);
+  /// Keeps the contender's number, and watches those in its way from now on.
+  void remember(const holder_id& who, contender_number number,
+                const std::vector<client_number>& in_the_way) SALLYPORT_EXCLUDES(mutex_);
+  void forget(const holder_id& who) SALLYPORT_EXCLUDES(mutex_);
+
+  backend_api::drive_outcome drive(backend_api::drive_ticket& ticket, time_point deadline);
+  [[nodiscard]] int attention_fd() const noexcept { return attention_.number(); }
+  void attend();
+  void close();
+
+ private:
+  struct contender {
+    contender_number number = 0;
+    std::vector<client_number> in_the_way;
+  };
+  struct watched {
+    std::shared_ptr<const peer> who;
+    std::unordered_set<holder_id> by;
+  };
+  /// Peers that nobody waits for any more stay watched up to this number: at a busy lock the same
+  /// ones come again at once.
+  static constexpr std::size_t most_idle_watches = 64;
+
+  void wake() noexcept override;
+  void listen_to_others(bool on) noexcept;
+  /// Waits until something comes or the deadline has passed, and deals with it.
+  void hear(time_point deadline);
+  void deliver(std::vector<notice>& notices);
+  void peer_event(client_number who, bool companion, std::vector<notice>& notices,
+                  std::vector<client_number>& died) SALLYPORT_EXCLUDES(mutex_);
+  void stop_watching_for(const holder_id& who, const std::vector<client_number>& peers)
+      SALLYPORT_REQUIRES(mutex_);
+  void watch(client_number peer_number, const holder_id& for_whom) SALLYPORT_REQUIRES(mutex_);
+  void drop_idle_watches() SALLYPORT_REQUIRES(mutex_);
+  void listen_to(const peer& who, client_number number, int operation) noexcept;
+
+  backend_api::events& listener_;
+  const client_number self_;
+  backend_api::delivery_gate gate_;
+  std::shared_ptr<local_store> store_;  // null after close; used with an open pass only
+  std::optional<inbox> mail_;           // likewise; read by who is hearing_
+  const descriptor everything_;         // an epoll of inbox, bell and peers
+  const descriptor attention_;          // an epoll of `everything_`, silent while somebody drives
+  const descriptor bell_;               // wakes the driver
+  std::atomic<bool> hearing_{false};
+
+  base::mutex mutex_;
+  std::unordered_map<holder_id, contender> contenders_ SALLYPORT_GUARDED_BY(mutex_);
+  std::unordered_map<client_number, watched> watched_ SALLYPORT_GUARDED_BY(mutex_);
+};
+
+template <class Operate, class Answer>
+void session::ask(time_point answer_by, Operate operate, Answer answer) {
+  using outcome = base::result<std::invoke_result_t<Operate&, lock_rules&>>;
+  const std::shared_ptr<session> alive = shared_from_this();
+  const backend_api::delivery_gate::pass pass(gate_);
+  if (!pass.open()) {
+    answer(outcome(base::fail(errc::closed, "the client was closed")));
+    return;
+  }
+  std::vector<notice> notices;
+  answer(store_->transact(answer_by, self_, notices, operate));
+  if (!notices.empty()) deliver(notices);
+}
+
+}  // namespace sallyport::backends::local
