@@ -4,6 +4,7 @@
 #include "bench/harness/report.hpp"
 #include "bench/harness/runner.hpp"
 #include "bench/micro/programs.hpp"
+#include "bench/side_by_side/programs.hpp"
 
 #include <chrono>
 #include <cstdio>
@@ -22,8 +23,8 @@ constexpr int bad_usage = 64;
 
 std::vector<program> all_programs() {
   std::vector<program> all;
-  for (auto&& some :
-       {handoff_programs(), many_leases_programs(), uncontended_programs(), asking_programs()}) {
+  for (auto&& some : {handoff_programs(), many_leases_programs(), uncontended_programs(),
+                      asking_programs(), local_store_programs()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "bench/harness/program.hpp"
+
+#include <vector>
+
+/// Sallyport beside what people use without it, in the same run.
+namespace sallyport::bench {
+
+/// The embedded store beside flock(2): alone, and between eight processes.
+[[nodiscard]] std::vector<program> local_store_programs();
+
+}  // namespace sallyport::bench
