@@ -258,12 +258,18 @@ void engine::follow(party& who, const core::farewell_actions& actions, outbox& o
 
 void engine::send_renewal(party& who, std::uint32_t token_count, outbox& out) {
   who.renewal_sent_at = out.now;
+  time_point answer_by = out.now + who.spec->times.request_timeout;
+  // An answer after the deadline is of no use, and a backend that keeps the watchdog waiting until
+  // then must not keep it from telling the loss.
+  if (const holding* const held = who.as_holding(); held && held->keeper.deadline() > out.now) {
+    answer_by = std::min(answer_by, held->keeper.deadline());
+  }
   out.renewals.push_back({.spec = who.spec,
                           .holder = who.id,
                           .mode = who.mode,
                           .token_count = token_count,
                           .local_waiters = callers_behind(who),
-                          .answer_by = out.now + who.spec->times.request_timeout});
+                          .answer_by = answer_by});
 }
 
 void engine::finish(acquire_waiter& caller, acquire_result outcome, outbox& out) {

@@ -227,6 +227,17 @@ TEST_F(EngineTest, RenewsAtAThirdAndExtendsTheDeadline) {
   EXPECT_EQ(lease->state.load(), phase::held);
 }
 
+TEST_F(EngineTest, WantsNoAnswerToARenewalAfterTheDeadline) {
+  caller me;
+  const auto lease = hold(me, spec_of("a"));
+
+  pass(1s);
+  const auto renewal = store.take("renew");
+
+  EXPECT_GT(renewal.answer_by, world.now());
+  EXPECT_LE(renewal.answer_by, lease->deadline.load());
+}
+
 TEST_F(EngineTest, TellsSuspectAndThenLostWhenRenewalsAreNotAnswered) {
   caller me;
   const auto lease = hold(me, spec_of("a"));

@@ -50,6 +50,7 @@ class scripted_store final : public backend_api::backend {
     std::uint32_t token_count = 0;
     std::uint32_t local_waiters = 0;
     std::string value{};
+    time_point answer_by{};
   };
 
   [[nodiscard]] const sallyport::capabilities& capabilities() const override { return can_; }
@@ -60,7 +61,14 @@ class scripted_store final : public backend_api::backend {
   void renew(std::span<const backend_api::renew_request> batch) override {
     batches.push_back(batch.size());
     for (const auto& r : batch) {
-      log.push_back({"renew", r.holder, r.name.text(), false, r.token_count, r.local_waiters, {}});
+      log.push_back({"renew",
+                     r.holder,
+                     r.name.text(),
+                     false,
+                     r.token_count,
+                     r.local_waiters,
+                     {},
+                     r.answer_by});
     }
   }
   void release(const backend_api::leave_request& r) override {
