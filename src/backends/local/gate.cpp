@@ -15,6 +15,9 @@
 #include <string_view>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace sallyport::backends::local {
 
@@ -45,6 +48,20 @@ constexpr int spins = 60;
 void relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
+#endif
+}
+
+/// pthread_mutex_clocklock, also where the thread sanitizer does not know that call.
+int lock_until(pthread_mutex_t& mutex, const timespec& until) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_mutex_pre_lock(&mutex, __tsan_mutex_try_lock);
+  const int outcome = pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until);
+  const bool locked = outcome == 0 || outcome == EOWNERDEAD;
+  __tsan_mutex_post_lock(&mutex,
+                         __tsan_mutex_try_lock | (locked ? 0U : __tsan_mutex_try_lock_failed), 0);
+  return outcome;
+#else
+  return pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until);
 #endif
 }
 
@@ -142,7 +159,7 @@ base::result<std::monostate> gate::enter(time_point answer_by) {
   }
   if (outcome == EBUSY) {
     const timespec until = base::monotonic_after(answer_by - lease_clock::now());
-    outcome = pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until);
+    outcome = lock_until(mutex, until);
   }
   if (outcome == EOWNERDEAD) {
     // What it was doing is undone: a transaction that was not committed never happened.

@@ -53,7 +53,7 @@ class inbox {
 /// Thread safety: none.
 class outboxes {
  public:
-  static constexpr std::size_t most_open = 256;
+  static constexpr std::size_t most_open = 128;
 
   explicit outboxes(int folder) : folder_(folder) {}
   /// Never waits: what does not fit is lost, and found at the waiter's next heartbeat.

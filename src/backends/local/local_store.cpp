@@ -48,6 +48,17 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "unknown";
 }
 
+std::string name_of_token_space(const token_mark& mark) {
+  std::string text = "local:";
+  for (const std::uint64_t word : mark.store) {
+    std::array<char, 17> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), word, 16).ptr;
+    text.append(16 - static_cast<std::size_t>(end - digits.data()), '0');
+    text.append(digits.data(), end);
+  }
+  return text;
+}
+
 }  // namespace
 
 base::result<std::shared_ptr<local_store>> local_store::find_or_open(const store_address& address) {
@@ -79,20 +90,12 @@ base::result<std::shared_ptr<local_store>> local_store::find_or_open(const store
 }
 
 local_store::local_store(attachment held, std::string host)
-    : held_(std::move(held)), host_(std::move(host)), out_(held_.where.folder.number()) {}
+    : held_(std::move(held)),
+      host_(std::move(host)),
+      id_(name_of_token_space(held_.tokens->mark())),
+      out_(held_.where.folder.number()) {}
 
 local_store::~local_store() = default;
-
-std::string local_store::id() const {
-  std::string text = "local:";
-  for (const std::uint64_t word : held_.tokens->mark().store) {
-    std::array<char, 17> digits{};
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), word, 16).ptr;
-    text.append(16 - static_cast<std::size_t>(end - digits.data()), '0');
-    text.append(digits.data(), end);
-  }
-  return text;
-}
 
 bool local_store::dead(client_number who, table& inside) {
   const base::mutex_lock lock(mutex_);
@@ -100,8 +103,13 @@ bool local_store::dead(client_number who, table& inside) {
   const auto value = inside.get(record_key::client(who));
   const auto record = value ? read_record<client_record>(*value) : std::nullopt;
   if (!record) return true;
-  if (peers_.size() >= most_peers_known) peers_.erase(peers_.begin());
-  return peers_.emplace(who, std::make_shared<const peer>(*record)).first->second->dead();
+  auto met = std::make_shared<const peer>(*record);
+  if (!met->knowable()) return false;
+  if (peers_.size() >= most_peers_known) {
+    std::erase_if(peers_, [](const auto& known) { return known.second->dead(); });
+    if (peers_.size() >= most_peers_known) peers_.erase(peers_.begin());
+  }
+  return peers_.emplace(who, std::move(met)).first->second->dead();
 }
 
 std::shared_ptr<const peer> local_store::find_peer(client_number who) {

@@ -29,6 +29,11 @@ class peer {
   [[nodiscard]] bool dead() const noexcept {
     return process_.state() == process_state::dead && companion_.state() == process_state::dead;
   }
+  /// False: the kernel gave no handle of one of them. Worth trying again.
+  [[nodiscard]] bool knowable() const noexcept {
+    return process_.state() != process_state::unknown &&
+           companion_.state() != process_state::unknown;
+  }
   [[nodiscard]] int process_descriptor() const noexcept { return process_.descriptor_number(); }
   [[nodiscard]] int companion_descriptor() const noexcept { return companion_.descriptor_number(); }
 
@@ -66,7 +71,7 @@ class local_store final : public liveness {
   [[nodiscard]] mode_t file_mode() const noexcept { return held_.where.file_mode; }
   [[nodiscard]] const std::string& path() const noexcept { return held_.where.path; }
   /// Names the token space.
-  [[nodiscard]] std::string id() const;
+  [[nodiscard]] const std::string& id() const noexcept { return id_; }
 
   // liveness; called inside the gate
   bool dead(client_number who, table& inside) override SALLYPORT_EXCLUDES(mutex_);
@@ -75,7 +80,8 @@ class local_store final : public liveness {
   static constexpr std::chrono::seconds housekeeping_patience{2};
 
  private:
-  static constexpr std::size_t most_peers_known = 1024;
+  /// Each costs a descriptor or two, of which the program may have few.
+  static constexpr std::size_t most_peers_known = 128;
 
   /// Leaves the gate when the transaction is over, however it ends.
   struct gate_turn {
@@ -92,6 +98,7 @@ class local_store final : public liveness {
 
   attachment held_;
   const std::string host_;
+  const std::string id_;
 
   base::mutex mutex_;
   std::unordered_map<client_number, std::shared_ptr<const peer>> peers_
