@@ -1,0 +1,134 @@
+# What `cmake --install` puts where, by component:
+#   command        bin/sallyport
+#   library        the shared library, if that was built
+#   development    headers, the archive, the CMake package, sallyport.pc
+#   documentation  share/doc/sallyport
+# Nothing that is installed names a folder of the build: prefixes are found from where the files lie.
+
+include_guard(GLOBAL)
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(sallyport_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sallyport)
+set(sallyport_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+install(TARGETS sallyport
+  EXPORT sallyportTargets
+  RUNTIME COMPONENT library
+  LIBRARY COMPONENT library NAMELINK_COMPONENT development
+  ARCHIVE COMPONENT development
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/sallyport
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  COMPONENT development
+  FILES_MATCHING PATTERN "*.hpp")
+
+if(TARGET sallyport_cli)
+  get_target_property(library_type sallyport TYPE)
+  if(library_type STREQUAL "SHARED_LIBRARY")
+    cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
+      OUTPUT_VARIABLE libraries_from_programs)
+    set_target_properties(sallyport_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${libraries_from_programs}")
+  endif()
+  install(TARGETS sallyport_cli RUNTIME COMPONENT command)
+endif()
+
+# --- The CMake package ---------------------------------------------------------------------------
+
+install(EXPORT sallyportTargets
+  NAMESPACE sallyport::
+  DESTINATION ${sallyport_package_dir}
+  COMPONENT development)
+
+# Writes the lines of sallyportConfig.cmake and sallyport.pc that name what the library needs.
+function(sallyport_describe_outside)
+  get_property(outside GLOBAL PROPERTY SALLYPORT_OUTSIDE)
+  get_target_property(type sallyport TYPE)
+  set(finds "")
+  set(requires "")
+  set(libs "")
+  foreach(item IN LISTS outside)
+    foreach(field PACKAGE DEBIAN PC_REQUIRES PC_LIBS)
+      sallyport_dependency_field(${item} ${field} ${field})
+    endforeach()
+    if(PACKAGE)
+      string(APPEND finds "find_dependency(${PACKAGE})\n")
+    else()
+      string(APPEND finds "sallyport_find_library(${item} \"${DEBIAN}\")\n")
+      if(NOT PC_REQUIRES AND NOT PC_LIBS)
+        set(PC_LIBS -l${item})
+      endif()
+    endif()
+    list(APPEND requires ${PC_REQUIRES})
+    list(APPEND libs ${PC_LIBS})
+  endforeach()
+  list(JOIN requires " " requires)
+  list(JOIN libs " " libs)
+
+  if(type STREQUAL "STATIC_LIBRARY")
+    # There is only an archive to link, so `pkg-config --libs` has to name all of it, with or without --static.
+    set(private "")
+  else()
+    set(finds "")  # a shared library carries the names of what it needs
+    set(private ".private")
+  endif()
+  set(SALLYPORT_PC_NEEDS "")
+  if(requires)
+    string(APPEND SALLYPORT_PC_NEEDS "\nRequires${private}: ${requires}")
+  endif()
+  set(SALLYPORT_PC_LIBS "-lsallyport")
+  if(libs AND private)
+    string(APPEND SALLYPORT_PC_NEEDS "\nLibs.private: ${libs}")
+  elseif(libs)
+    string(APPEND SALLYPORT_PC_LIBS " ${libs}")
+  endif()
+  set(SALLYPORT_FIND_OUTSIDE "${finds}")
+
+  # pkg-config's paths start from where the file lies, except for folders that were given as absolute paths.
+  set(SALLYPORT_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+  if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+    cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${sallyport_pc_dir}
+      OUTPUT_VARIABLE up)
+    string(REGEX REPLACE "/$" "" up "${up}")
+    set(SALLYPORT_PC_PREFIX "\${pcfiledir}/${up}")
+  endif()
+  foreach(folder INCLUDEDIR LIBDIR)
+    set(SALLYPORT_PC_${folder} ${CMAKE_INSTALL_${folder}})
+    if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_${folder}}")
+      set(SALLYPORT_PC_${folder} "\${prefix}/${CMAKE_INSTALL_${folder}}")
+    endif()
+  endforeach()
+
+  configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/sallyportConfig.cmake.in
+    ${PROJECT_BINARY_DIR}/generated/sallyportConfig.cmake
+    INSTALL_DESTINATION ${sallyport_package_dir}
+    NO_SET_AND_CHECK_MACRO)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/sallyport.pc.in
+    ${PROJECT_BINARY_DIR}/generated/sallyport.pc @ONLY)
+endfunction()
+sallyport_describe_outside()
+
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/sallyportConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)  # before 1.0 a minor version may change the interface
+install(FILES
+  ${PROJECT_BINARY_DIR}/generated/sallyportConfig.cmake
+  ${PROJECT_BINARY_DIR}/generated/sallyportConfigVersion.cmake
+  DESTINATION ${sallyport_package_dir}
+  COMPONENT development)
+install(FILES ${PROJECT_BINARY_DIR}/generated/sallyport.pc
+  DESTINATION ${sallyport_pc_dir}
+  COMPONENT development)
+
+# --- Documentation, laid out as in the tree so that its links work -------------------------------
+
+install(FILES
+  ${PROJECT_SOURCE_DIR}/LICENSE
+  ${PROJECT_SOURCE_DIR}/README.md
+  ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+  ${PROJECT_SOURCE_DIR}/ARCHITECTURE.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  COMPONENT documentation)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/examples
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  COMPONENT documentation
+  FILES_MATCHING PATTERN "*.md" PATTERN "*.cpp")

@@ -1,0 +1,143 @@
+# The one library that users see, made of all the parts.
+#
+#   sallyport_make_library(ROOT_PART)
+#     makes the target `sallyport` from the objects of ROOT_PART and of every library of ours that it links, however
+#     deep. Programs and tests of this tree link the same target, so what is tested is what is installed. Static, or
+#     shared with BUILD_SHARED_LIBS.
+#   sallyport_declare_dependency(ITEM [PACKAGE cmake-package] [PC_REQUIRES module...] [PC_LIBS flag...]
+#                                [DEBIAN package])
+#     says how users of the installed library get a library from outside. ITEM is what a part links: a target of a
+#     CMake package, or the plain name of a library (`lmdb` for liblmdb.so). Plain names work undeclared, too.
+
+include_guard(GLOBAL)
+
+function(sallyport_declare_dependency item)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PACKAGE;DEBIAN" "PC_REQUIRES;PC_LIBS")
+  sallyport_refuse_unknown_arguments(sallyport_declare_dependency ${item} ${arg_UNPARSED_ARGUMENTS})
+  set_property(GLOBAL APPEND PROPERTY SALLYPORT_DECLARED_DEPENDENCIES ${item})
+  foreach(field PACKAGE DEBIAN PC_REQUIRES PC_LIBS)
+    set_property(GLOBAL PROPERTY SALLYPORT_DEPENDENCY_${item}_${field} "${arg_${field}}")
+  endforeach()
+endfunction()
+
+# One field of a declaration, or an empty string.
+function(sallyport_dependency_field item field result)
+  get_property(value GLOBAL PROPERTY SALLYPORT_DEPENDENCY_${item}_${field})
+  set(${result} "${value}" PARENT_SCOPE)
+endfunction()
+
+function(sallyport_append_once property value)
+  get_property(values GLOBAL PROPERTY ${property})
+  if(NOT value IN_LIST values)
+    set_property(GLOBAL APPEND PROPERTY ${property} ${value})
+  endif()
+endfunction()
+
+# Follows what `target` links. Parts go to SALLYPORT_PARTS; the outside world goes to SALLYPORT_OUTSIDE, by the names
+# that users will look for, and to SALLYPORT_OUTSIDE_HERE, as this build found it.
+function(sallyport_gather_links target property)
+  get_target_property(items ${target} ${property})
+  foreach(item IN LISTS items)
+    string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" item "${item}")
+    if(item AND NOT item MATCHES "^::@")
+      sallyport_gather(${item})
+    endif()
+  endforeach()
+endfunction()
+
+function(sallyport_gather item)
+  get_property(parts GLOBAL PROPERTY SALLYPORT_PARTS)
+  get_property(declared GLOBAL PROPERTY SALLYPORT_DECLARED_DEPENDENCIES)
+  if(item IN_LIST parts)
+    return()
+  endif()
+
+  if(TARGET ${item})
+    get_target_property(original ${item} ALIASED_TARGET)
+    if(original)
+      set(item ${original})
+    endif()
+    get_target_property(type ${item} TYPE)
+    get_target_property(imported ${item} IMPORTED)
+    if(NOT imported AND type STREQUAL "STATIC_LIBRARY")
+      sallyport_append_once(SALLYPORT_PARTS ${item})
+      sallyport_gather_links(${item} LINK_LIBRARIES)
+    elseif(item IN_LIST declared)
+      sallyport_append_once(SALLYPORT_OUTSIDE ${item})
+      sallyport_append_once(SALLYPORT_OUTSIDE_HERE ${item})
+    elseif(type STREQUAL "INTERFACE_LIBRARY" AND NOT item MATCHES "::")
+      sallyport_gather_links(${item} INTERFACE_LINK_LIBRARIES)  # headers only, or a wrapper of ours
+    else()
+      set(file "")
+      if(imported AND NOT type STREQUAL "INTERFACE_LIBRARY")
+        get_target_property(file ${item} IMPORTED_LOCATION)
+      endif()
+      if(file)
+        sallyport_gather(${file})
+      elseif(NOT type STREQUAL "INTERFACE_LIBRARY" OR NOT item MATCHES "^PkgConfig::")
+        message(FATAL_ERROR "The library links ${item}, and nobody said how users find it: "
+          "sallyport_declare_dependency(${item} ...)")
+      endif()
+      sallyport_gather_links(${item} INTERFACE_LINK_LIBRARIES)
+    endif()
+    return()
+  endif()
+
+  # A file that a search has found, or a name for the linker.
+  if(IS_ABSOLUTE "${item}")
+    cmake_path(GET item STEM name)
+    string(REGEX REPLACE "^lib" "" name "${name}")
+  elseif(item MATCHES "^(-l)?([A-Za-z0-9_.+][A-Za-z0-9_.+-]*)$")
+    set(name ${CMAKE_MATCH_2})
+  else()
+    message(FATAL_ERROR "The library links '${item}', which is neither the name or path of a library nor a target "
+      "that is seen here (an imported target has to be GLOBAL)")
+  endif()
+  sallyport_append_once(SALLYPORT_OUTSIDE ${name})
+  sallyport_append_once(SALLYPORT_OUTSIDE_HERE ${item})
+endfunction()
+
+# What users of a static libsallyport have to link, for the exported target: libraries without a CMake package get a
+# target from our own package file.
+function(sallyport_outside_targets result)
+  get_property(outside GLOBAL PROPERTY SALLYPORT_OUTSIDE)
+  set(targets "")
+  foreach(item IN LISTS outside)
+    if(NOT item MATCHES "::")
+      set(item sallyport::${item})
+    endif()
+    list(APPEND targets ${item})
+  endforeach()
+  set(${result} "${targets}" PARENT_SCOPE)
+endfunction()
+
+function(sallyport_make_library root_part)
+  sallyport_gather(${root_part})
+  get_property(parts GLOBAL PROPERTY SALLYPORT_PARTS)
+  get_property(outside_here GLOBAL PROPERTY SALLYPORT_OUTSIDE_HERE)
+  list(TRANSFORM parts REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
+
+  add_library(sallyport ${objects})
+  add_library(sallyport::sallyport ALIAS sallyport)
+  # Like semantic versions before 1.0: every minor version may change the interface, a patch may not.
+  set_target_properties(sallyport PROPERTIES
+    LINKER_LANGUAGE CXX
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  target_compile_features(sallyport INTERFACE cxx_std_20)
+  target_include_directories(sallyport INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+
+  target_link_libraries(sallyport PRIVATE ${outside_here})
+  get_target_property(type sallyport TYPE)
+  if(type STREQUAL "STATIC_LIBRARY")
+    # An archive does not carry what it needs, so its users are told: by this build's finds inside of the tree, and by
+    # names that can be looked up on any machine outside.
+    sallyport_outside_targets(outside_there)
+    list(TRANSFORM outside_here REPLACE "(.+)" "$<BUILD_INTERFACE:$<LINK_ONLY:\\1>>")
+    list(TRANSFORM outside_there REPLACE "(.+)" "$<INSTALL_INTERFACE:$<LINK_ONLY:\\1>>")
+    set_property(TARGET sallyport PROPERTY INTERFACE_LINK_LIBRARIES ${outside_here} ${outside_there})
+  endif()
+endfunction()
+
+sallyport_declare_dependency(Threads::Threads PACKAGE Threads PC_LIBS -pthread)
+sallyport_declare_dependency(lmdb PC_REQUIRES lmdb DEBIAN liblmdb-dev)
