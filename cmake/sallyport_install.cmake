@@ -1,6 +1,6 @@
 # What `cmake --install` puts where, by component:
 #   command        bin/sallyport
-#   library        the shared library, if that was built
+#   library        the shared library, with BUILD_SHARED_LIBS
 #   development    headers, the archive, the CMake package, sallyport.pc
 #   documentation  share/doc/sallyport
 # Nothing that is installed names a folder of the build: prefixes are found from where the files lie.
@@ -12,7 +12,8 @@ include(CMakePackageConfigHelpers)
 set(sallyport_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sallyport)
 set(sallyport_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-install(TARGETS sallyport
+get_property(sallyport_installed_library GLOBAL PROPERTY SALLYPORT_INSTALLED_LIBRARY)
+install(TARGETS ${sallyport_installed_library}
   EXPORT sallyportTargets
   RUNTIME COMPONENT library
   LIBRARY COMPONENT library NAMELINK_COMPONENT development
@@ -24,12 +25,6 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/sallyport
   FILES_MATCHING PATTERN "*.hpp")
 
 if(TARGET sallyport_cli)
-  get_target_property(library_type sallyport TYPE)
-  if(library_type STREQUAL "SHARED_LIBRARY")
-    cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
-      OUTPUT_VARIABLE libraries_from_programs)
-    set_target_properties(sallyport_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${libraries_from_programs}")
-  endif()
   install(TARGETS sallyport_cli RUNTIME COMPONENT command)
 endif()
 
@@ -43,7 +38,7 @@ install(EXPORT sallyportTargets
 # Writes the lines of sallyportConfig.cmake and sallyport.pc that name what the library needs.
 function(sallyport_describe_outside)
   get_property(outside GLOBAL PROPERTY SALLYPORT_OUTSIDE)
-  get_target_property(type sallyport TYPE)
+  get_target_property(type ${sallyport_installed_library} TYPE)
   set(finds "")
   set(requires "")
   set(libs "")

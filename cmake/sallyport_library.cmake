@@ -2,8 +2,8 @@
 #
 #   sallyport_make_library(ROOT_PART)
 #     makes the target `sallyport` from the objects of ROOT_PART and of every library of ours that it links, however
-#     deep. Programs and tests of this tree link the same target, so what is tested is what is installed. Static, or
-#     shared with BUILD_SHARED_LIBS.
+#     deep. Programs and tests of this tree link the same archive, so what is tested is what is installed. With
+#     BUILD_SHARED_LIBS a shared library of the same objects, sallyport_shared, is installed in its place.
 #   sallyport_declare_dependency(ITEM [PACKAGE cmake-package] [PC_REQUIRES module...] [PC_LIBS flag...]
 #                                [DEBIAN package])
 #     says how users of the installed library get a library from outside. ITEM is what a part links: a target of a
@@ -111,32 +111,41 @@ function(sallyport_outside_targets result)
   set(${result} "${targets}" PARENT_SCOPE)
 endfunction()
 
+# What both kinds of the library have in common.
+function(sallyport_set_up_library target)
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME sallyport EXPORT_NAME sallyport)
+  target_compile_features(${target} INTERFACE cxx_std_20)
+  target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  target_link_libraries(${target} PRIVATE ${ARGN})
+endfunction()
+
 function(sallyport_make_library root_part)
   sallyport_gather(${root_part})
   get_property(parts GLOBAL PROPERTY SALLYPORT_PARTS)
   get_property(outside_here GLOBAL PROPERTY SALLYPORT_OUTSIDE_HERE)
   list(TRANSFORM parts REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
 
-  add_library(sallyport ${objects})
+  add_library(sallyport STATIC ${objects})
   add_library(sallyport::sallyport ALIAS sallyport)
-  # Like semantic versions before 1.0: every minor version may change the interface, a patch may not.
-  set_target_properties(sallyport PROPERTIES
-    LINKER_LANGUAGE CXX
-    VERSION ${PROJECT_VERSION}
-    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-  target_compile_features(sallyport INTERFACE cxx_std_20)
-  target_include_directories(sallyport INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
-
-  target_link_libraries(sallyport PRIVATE ${outside_here})
-  get_target_property(type sallyport TYPE)
-  if(type STREQUAL "STATIC_LIBRARY")
-    # An archive does not carry what it needs, so its users are told: by this build's finds inside of the tree, and by
-    # names that can be looked up on any machine outside.
-    sallyport_outside_targets(outside_there)
-    list(TRANSFORM outside_here REPLACE "(.+)" "$<BUILD_INTERFACE:$<LINK_ONLY:\\1>>")
-    list(TRANSFORM outside_there REPLACE "(.+)" "$<INSTALL_INTERFACE:$<LINK_ONLY:\\1>>")
-    set_property(TARGET sallyport PROPERTY INTERFACE_LINK_LIBRARIES ${outside_here} ${outside_there})
+  sallyport_set_up_library(sallyport ${outside_here})
+  set(installed sallyport)
+  if(BUILD_SHARED_LIBS)
+    add_library(sallyport_shared SHARED ${objects})
+    sallyport_set_up_library(sallyport_shared ${outside_here})
+    # Like semantic versions before 1.0: every minor version may change the interface, a patch may not.
+    set_target_properties(sallyport_shared PROPERTIES
+      VERSION ${PROJECT_VERSION}
+      SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    set(installed sallyport_shared)
   endif()
+  set_property(GLOBAL PROPERTY SALLYPORT_INSTALLED_LIBRARY ${installed})
+
+  # An archive does not carry what it needs, so its users are told: by this build's finds inside of the tree, and by
+  # names that can be looked up on any machine outside.
+  sallyport_outside_targets(outside_there)
+  list(TRANSFORM outside_here REPLACE "(.+)" "$<BUILD_INTERFACE:$<LINK_ONLY:\\1>>")
+  list(TRANSFORM outside_there REPLACE "(.+)" "$<INSTALL_INTERFACE:$<LINK_ONLY:\\1>>")
+  set_property(TARGET sallyport PROPERTY INTERFACE_LINK_LIBRARIES ${outside_here} ${outside_there})
 endfunction()
 
 sallyport_declare_dependency(Threads::Threads PACKAGE Threads PC_LIBS -pthread)

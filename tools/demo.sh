@@ -32,7 +32,15 @@ say() {
 if [[ ${1-} == --holder ]]; then
   event entered "$2" "$SALLYPORT_TOKEN"
   say "$2" "enters with token $SALLYPORT_TOKEN"
-  sleep "$3"
+  if [[ $3 == until-told ]]; then
+    # Bounded: whoever should tell may be gone.
+    for ((tries = 0; tries < patience_ms / 20; ++tries)); do
+      if [[ -e $DEMO_FOLDER/told ]]; then break; fi
+      sleep 0.02
+    done
+  else
+    sleep "$3"
+  fi
   say "$2" "leaves"
   event left "$2"
   exit 0
@@ -82,7 +90,7 @@ trap 'exit 143' TERM HUP
 
 # --- Steps ----------------------------------------------------------------------------------------
 
-# start NAME SECONDS: a process that wants the lock, and keeps it for so long.
+# start NAME SECONDS|until-told: a process that wants the lock, and keeps it for so long.
 start() {
   "$sallyport" run --wait $((patience_ms / 1000)) --label "$1" "$lock" -- "$BASH" "$self" --holder "$1" "$2" \
     </dev/null &
@@ -130,7 +138,7 @@ time_of() { sed -n "s/^$1 $2 \([0-9]*\).*/\1/p" "$DEMO_FOLDER/events"; }
 
 echo "Four processes want the lock '$lock'. Each is a:  sallyport run $lock -- COMMAND"
 echo
-start anna 0.7
+start anna until-told # so that all can queue up behind her, however slow the machine is
 await anna entered happened entered anna
 for name in ben cleo dora; do
   # cleo would stay longer than the demo lasts: she will be killed.
@@ -143,6 +151,8 @@ echo
 echo "\$ sallyport who $lock"
 "$sallyport" who "$lock" || fail "who ended with $?"
 echo
+sleep 0.4
+touch "$DEMO_FOLDER/told"
 
 await ben left happened left ben
 finished anna 0

@@ -26,8 +26,8 @@ fault=${FAKE_FAULT-}
 if [[ $fault == early && $label == ben ]]; then exit 69; fi
 number=$(find "$folder" -name 'ticket.*' | wc -l)
 if [[ $fault == order && $label == cleo ]]; then number=9; fi
-echo "$$ $label" >"$folder/ticket.$number.new"
-mv "$folder/ticket.$number.new" "$folder/ticket.$number"
+echo "$$ $label" >"$folder/new.$number"
+mv "$folder/new.$number" "$folder/ticket.$number"
 
 is_free() {
   local ticket pid
