@@ -21,6 +21,7 @@ readonly root
 readonly folder=${SALLYPORT_TRY_FOLDER:-$root/build/try}
 readonly command=$folder/sallyport
 readonly log=$folder/build.log
+readonly one_try=${SALLYPORT_TRY_ONCE:-no} # for the tests: yes fails where others would get a slower build
 
 die() {
   echo "try.sh: $*" >&2
@@ -83,18 +84,25 @@ install() {
 
 # --- Building -------------------------------------------------------------------------------------
 
-# Only the command, and quickly: all sources of a layer in one compilation, lightly optimised.
+# configure UNITY: only the command, and quickly: lightly optimised and, if UNITY is ON, all sources of a folder in one
+# compilation. Warnings are for those who work on Sallyport; another compiler's must not stop anybody here.
 configure() {
   local -a generator=()
   if command -v ninja >/dev/null; then generator=(-G Ninja); fi
   cmake -S "$root" -B "$folder" "${generator[@]}" --no-warn-unused-cli \
-    -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 \
+    -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -w" -DCMAKE_UNITY_BUILD="$1" -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 \
     -DCMAKE_RUNTIME_OUTPUT_DIRECTORY="$folder" -DSALLYPORT_BUILD_CLI=ON -DSALLYPORT_BUILD_TESTS=OFF \
-    -DSALLYPORT_BUILD_SIM=OFF -DSALLYPORT_BUILD_BENCH=OFF -DSALLYPORT_BUILD_EXAMPLES=OFF
+    -DSALLYPORT_BUILD_SIM=OFF -DSALLYPORT_BUILD_BENCH=OFF -DSALLYPORT_BUILD_EXAMPLES=OFF >"$log" 2>&1 || show_log
 }
 
+# compile loud|quiet
 compile() {
-  cmake --build "$folder" --target sallyport_cli --parallel "$(nproc)"
+  local -a build=(cmake --build "$folder" --target sallyport_cli --parallel "$(nproc)")
+  if [[ $1 == loud ]]; then
+    "${build[@]}"
+  else
+    "${build[@]}" >"$log" 2>&1
+  fi
 }
 
 # build loud|quiet: brings the command up to date. One at a time, whoever calls.
@@ -107,16 +115,24 @@ build() (
   export CCACHE_DIR=$root/build/ccache
   unset CXXFLAGS LDFLAGS CMAKE_GENERATOR
   if [[ ! -e $folder/configured ]]; then
-    configure >"$log" 2>&1 9>&- || show_log
+    configure ON 9>&-
     touch "$folder/configured"
   fi
-  if [[ $1 == loud ]]; then
-    compile 9>&- || die "the build failed"
-  else
-    compile >"$log" 2>&1 9>&- || show_log
+  if ! compile "$1" 9>&-; then
+    if [[ $one_try == yes ]] || [[ $(<"$folder/configured") == slow ]]; then failed "$1"; fi
+    echo "try.sh: compiling the sources of a folder together failed; again, one by one, which takes longer" >&2
+    configure OFF 9>&-
+    echo slow >"$folder/configured"
+    compile "$1" 9>&- || failed "$1"
   fi
   [[ -x $command ]] || die "the build made no $command"
 )
+
+# failed loud|quiet: whoever has seen the compiler's output need not see it again.
+failed() {
+  if [[ $1 == loud ]]; then die "the build failed"; fi
+  show_log
+}
 
 show_log() {
   tail -n 40 "$log" >&2

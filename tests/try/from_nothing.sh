@@ -6,7 +6,7 @@ set -euo pipefail
 source_folder=$1 folder=$2
 rm -rf -- "$folder"
 mkdir -p -- "$folder"
-export SALLYPORT_TRY_FOLDER=$folder/try SALLYPORT_TRY_INSTALL=no
+export SALLYPORT_TRY_FOLDER=$folder/try SALLYPORT_TRY_INSTALL=no SALLYPORT_TRY_ONCE=yes
 unset SALLYPORT_STORE
 
 fail() {
