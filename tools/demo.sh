@@ -2,8 +2,8 @@
 # usage: tools/demo.sh COMMAND FOLDER
 #
 # Shows what a lock does, with the `sallyport` at COMMAND and a store of its own below FOLDER: four processes want one
-# lock, each enters when the one before it leaves, one holder is killed, and the next enters at once. Takes about
-# four seconds. Ends with 1, and says why, when the order was not that of asking, a token did not grow, two were
+# lock, each enters when the one before it leaves, one holder is killed, and the next enters at once. Takes two to
+# three seconds. Ends with 1, and says why, when the order was not that of asking, a token did not grow, two were
 # inside at once, or anything else went wrong. Leaves no process and no file behind.
 set -euo pipefail
 export LC_ALL=C
@@ -30,7 +30,7 @@ say() {
 }
 
 if [[ ${1-} == --holder ]]; then
-  event entered "$2" "$SALLYPORT_TOKEN"
+  event entered "$2" "$SALLYPORT_TOKEN" "$$"
   say "$2" "enters with token $SALLYPORT_TOKEN"
   if [[ $3 == until-told ]]; then
     # Bounded: whoever should tell may be gone.
@@ -131,6 +131,14 @@ kill_and_reap() {
   } 2>/dev/null
 }
 
+# holder_lives NAME: whether the command that ran under the lock is still there; a zombie is not.
+holder_lives() {
+  local pid state
+  pid=$(sed -n "s/^entered $1 [0-9]* [0-9]* \([0-9]*\)$/\1/p" "$DEMO_FOLDER/events")
+  state=$(sed -n 's/^State:\s*\(\S\).*/\1/p' "/proc/${pid:?}/status" 2>/dev/null) || return 1
+  [[ -n $state && $state != [ZX] ]]
+}
+
 # time_of WORD NAME: when it happened, in microseconds.
 time_of() { sed -n "s/^$1 $2 \([0-9]*\).*/\1/p" "$DEMO_FOLDER/events"; }
 
@@ -142,7 +150,7 @@ start anna until-told # so that all can queue up behind her, however slow the ma
 await anna entered happened entered anna
 for name in ben cleo dora; do
   # cleo would stay longer than the demo lasts: she will be killed.
-  case $name in cleo) seconds=8 ;; *) seconds=0.5 ;; esac
+  case $name in cleo) seconds=5 ;; *) seconds=0.5 ;; esac
   start "$name" "$seconds"
   await "$name" queued is_known "$name"
 done
@@ -163,6 +171,7 @@ say cleo "is killed with kill -9, and releases nothing"
 event killed cleo
 kill_and_reap cleo
 await dora entered happened entered dora
+if holder_lives cleo; then fail "dora entered while cleo's command was still running"; fi
 handoff_us=$(($(time_of entered dora) - $(time_of killed cleo)))
 await dora left happened left dora
 finished dora 0
@@ -170,7 +179,7 @@ finished dora 0
 # --- Was it right? --------------------------------------------------------------------------------
 
 inside="" order="" last_token=0
-while read -r word name _ token; do
+while read -r word name _ token _; do
   case $word in
     entered)
       [[ -z $inside ]] || fail "$name entered while $inside was inside"

@@ -29,6 +29,7 @@ expect 1 "entered as anna ben dora cleo" order & pids+=($!)
 expect 1 "entered while anna was inside" overlap & pids+=($!)
 expect 1 "dora has not entered after" dead & pids+=($!)
 expect 1 "ben's process ended before" early & pids+=($!)
+expect 1 "while cleo's command was still running" survivor & pids+=($!)
 failures=0
 for pid in "${pids[@]}"; do
   wait "$pid" || failures=$((failures + 1))

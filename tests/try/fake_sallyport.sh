@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A stand-in for `sallyport run` and `who`, so that the demo's own checks can be tested: tickets are files, and the
-# lowest ticket whose process lives has the lock. FAKE_FAULT plants one defect: token, order, overlap, dead, early.
+# lowest ticket whose process lives has the lock. FAKE_FAULT plants one defect: token, order, overlap, dead, early,
+# survivor.
 set -euo pipefail
 folder=${SALLYPORT_STORE#local:}
 shopt -s nullglob
@@ -43,4 +44,9 @@ until [[ $fault == overlap && $label == dora ]] || is_free; do sleep 0.02; done
 
 export SALLYPORT_TOKEN=$((number + 1))
 if [[ $fault == token ]]; then SALLYPORT_TOKEN=7; fi
+if [[ $fault == survivor ]]; then
+  "$@" &
+  wait $!
+  exit
+fi
 exec "$@"
