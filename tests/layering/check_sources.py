@@ -176,6 +176,8 @@ BANNED = (
         "thread",
         re.compile(r"\bstd\s*::\s*j?thread\b(?!\s*::)|\bpthread_create\b|\bstd\s*::\s*async\b"),
         lambda path: path == "sim/main.cpp"
+        # A wait for a lock ends through a stop_token, and a signal handler may not request a stop.
+        or path.startswith("cli/interrupter.")
         or (under("src/runtime/", "bench/", "examples/")(path))
         or (is_test(path) and not path.startswith("sim/")),
         "threads are created in src/runtime only",

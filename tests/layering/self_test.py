@@ -89,6 +89,7 @@ MUST_FAIL = [
     ("src/backends/memory/a.cpp", 'std::vector<std::thread> all;\n', 1, "thread"),
     ("src/fence/a.cpp", 'int f() { return pthread_create(&t, 0, run, 0); }\n', 1, "thread"),
     ("src/client/a.cpp", 'auto f = std::async(run);\n', 1, "thread"),
+    ("cli/a.cpp", 'std::jthread worker{run};\n', 1, "thread"),
     ("sim/world.cpp", 'std::jthread worker{run};\n', 1, "thread"),
     ("sim/world_test.cpp", 'std::jthread worker{run};\n', 1, "thread"),
     # Randomness.
@@ -144,6 +145,7 @@ MUST_PASS = [
     ("src/client/a_test.cpp", 'std::jthread worker;\n'),
     ("tests/contract/a.cpp", 'std::jthread worker;\n'),
     ("examples/a.cpp", 'std::jthread worker;\n'),
+    ("cli/interrupter.cpp", 'std::jthread worker;\n'),
     ("sim/main.cpp", 'std::jthread worker;\n'),
     ("bench/a.cpp", 'auto t = std::chrono::steady_clock::now();\n'),
     ("src/base/random.cpp", 'std::random_device device;\n'),

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <sallyport/lease_clock.hpp>
+#include <sallyport/types.hpp>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sallyport::cli {
+
+/// What the command is told about its lock.
+struct lock_facts {
+  std::string name;
+  std::optional<fencing_token> token;               ///< empty: semaphores, stores without fencing
+  std::optional<lease_clock::time_point> deadline;  ///< fixed leases only
+  std::string store;
+};
+
+/// Whether an address carries what a command should not see: a user, a password, parameters.
+[[nodiscard]] bool has_secrets(std::string_view store_uri) noexcept;
+
+/// The command's environment: `inherited` (ends with null) without anything an outer `sallyport
+/// run` said, then SALLYPORT_STORE (unless has_secrets), SALLYPORT_LOCK, SALLYPORT_TOKEN and
+/// SALLYPORT_DEADLINE.
+[[nodiscard]] std::vector<std::string> child_environment(const char* const* inherited,
+                                                         const lock_facts& facts);
+
+/// Seconds since boot with three decimals, rounded down: comparable with the first number of
+/// /proc/uptime.
+[[nodiscard]] std::string deadline_text(lease_clock::time_point deadline);
+
+}  // namespace sallyport::cli

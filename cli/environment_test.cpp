@@ -1,0 +1,60 @@
+#include "cli/environment.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+
+namespace sallyport::cli {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(ChildEnvironment, SaysWhatTheLockIsLast) {
+  const std::array<const char*, 3> inherited{"PATH=/bin", "HOME=/root", nullptr};
+  const lock_facts facts{"x", fencing_token{7}, std::nullopt, "local:"};
+
+  EXPECT_THAT(child_environment(inherited.data(), facts),
+              ElementsAre("PATH=/bin", "HOME=/root", "SALLYPORT_STORE=local:", "SALLYPORT_LOCK=x",
+                          "SALLYPORT_TOKEN=7"));
+}
+
+TEST(ChildEnvironment, ForgetsWhatAnOuterRunSaid) {
+  const std::array<const char*, 5> inherited{"SALLYPORT_TOKEN=1", "SALLYPORT_LOCK=outer",
+                                             "SALLYPORT_DEADLINE=1.000", "SALLYPORT_TOKENS=kept",
+                                             nullptr};
+  const lock_facts permit{"x", std::nullopt, std::nullopt, ""};
+
+  EXPECT_THAT(child_environment(inherited.data(), permit),
+              ElementsAre("SALLYPORT_TOKENS=kept", "SALLYPORT_LOCK=x"));
+}
+
+TEST(ChildEnvironment, TellsTheDeadlineInSecondsSinceBoot) {
+  const std::array<const char*, 1> inherited{nullptr};
+  const lease_clock::time_point deadline{std::chrono::nanoseconds{81'234'056'999'999}};
+  const lock_facts facts{"x", fencing_token{7}, deadline, ""};
+
+  EXPECT_THAT(child_environment(inherited.data(), facts),
+              ElementsAre("SALLYPORT_LOCK=x", "SALLYPORT_TOKEN=7", "SALLYPORT_DEADLINE=81234.056"));
+}
+
+TEST(ChildEnvironment, KeepsCredentialsOfTheStoreToItself) {
+  const std::array<const char*, 2> inherited{"SALLYPORT_STORE=redis://:pass@db/0", nullptr};
+  const lock_facts facts{"x", std::nullopt, std::nullopt, "redis://:pass@db/0"};
+
+  EXPECT_THAT(child_environment(inherited.data(), facts), ElementsAre("SALLYPORT_LOCK=x"));
+}
+
+TEST(StoreAddress, HasSecretsWithAUserOrParameters) {
+  EXPECT_TRUE(has_secrets("redis://user@db"));
+  EXPECT_TRUE(has_secrets("redis://user:pass@db/0"));
+  EXPECT_TRUE(has_secrets("postgres://db/x?password=1"));
+  EXPECT_FALSE(has_secrets("redis://db/0"));
+  EXPECT_FALSE(has_secrets("local:/home/a@b"));
+  EXPECT_FALSE(has_secrets("redis+unix:///run/a@b"));
+  EXPECT_FALSE(has_secrets(""));
+}
+
+}  // namespace
+}  // namespace sallyport::cli

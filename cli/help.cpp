@@ -1,0 +1,176 @@
+#include "cli/help.hpp"
+
+#include "cli/exit_codes.hpp"
+#include "cli/inspect.hpp"
+#include "cli/message.hpp"
+#include "cli/text.hpp"
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sallyport::cli {
+namespace {
+
+constexpr std::string_view overview = R"(sallyport: one at a time, for commands
+
+usage: sallyport run [OPTIONS] NAME -- COMMAND [ARGUMENT]...
+       sallyport ls [PREFIX] [--json]
+       sallyport who NAME [--json]
+       sallyport break NAME [--token TOKEN] [--now] [--yes]
+       sallyport help [COMMAND]        sallyport --version
+
+examples:
+  sallyport run nightly-backup -- /usr/local/bin/backup     wait for the lock, run, give it back
+  sallyport run -n report -- make report                    do not wait: exit 75 if it is held
+  sallyport run -w 60 deploy -- ./deploy.sh                 wait for at most a minute
+  sallyport who deploy                                      who holds it, who waits
+  sallyport ls                                              all locks in use
+
+Locks are kept in the store of this machine (local:), or in the one named by --store URI or
+SALLYPORT_STORE. 'sallyport help run' has more examples, all options and the exit codes.
+)";
+
+constexpr std::string_view run_page =
+    R"(usage: sallyport run [OPTIONS] NAME -- COMMAND [ARGUMENT]...
+
+Waits until the lock NAME is free, runs COMMAND while holding it, gives it back, and exits with
+COMMAND's exit code. The lock is renewed while COMMAND runs; when it is lost, COMMAND is ended in
+time. A killed sallyport takes COMMAND and all its processes along.
+
+examples:
+  # cron: skip this turn if the last one is still running, without a mail
+  */5 * * * *  sallyport run -n -E 0 sync -- /usr/local/bin/sync
+
+  # a deploy: wait for at most a minute, and say who is in the way
+  sallyport run -v -w 60 deploy/web -- ./deploy.sh
+
+  # a migration: one machine does it, the others wait, then find nothing to do
+  SALLYPORT_STORE=redis://db1 sallyport run migrate -- ./manage.py migrate
+
+  # a time limit for the work itself: let timeout(1) do it
+  sallyport run report -- timeout 10m make report
+
+  # fencing: let the resource refuse a holder that was late
+  sallyport run orders -- sh -c 'psql -v t="$SALLYPORT_TOKEN" -f orders.sql'
+  #   orders.sql: UPDATE orders SET ..., fence = :t WHERE id = 42 AND fence <= :t;
+
+  # readers and a writer; at most three at a time
+  sallyport run -s catalogue -- ./export      sallyport run -x catalogue -- ./import
+  sallyport run --permits 3 encoder -- ffmpeg ...
+
+  # a pipe or several commands: give them to a shell
+  sallyport run log -- sh -c 'zcat *.gz | sort > all'
+
+waiting:
+  -n, --nonblock           do not wait: exit 75 if somebody else has it
+  -w, --wait SECONDS       wait for at most so long (0.5, 90, 5m), then exit 75
+  -E, --conflict-exit-code CODE   exit with CODE instead of 75
+
+the lock:
+  -x, --exclusive          as the one writer among readers (-s)
+  -s, --shared             as one of many readers; keeps out writers (-x)
+      --permits N          as one of at most N
+      --lease DURATION     how long a grant is good for without renewal (30s): the time that a dead
+                           machine can delay others
+      --fixed              do not renew: COMMAND must end within the lease ($SALLYPORT_DEADLINE)
+      --grace DURATION     how long before the lease ends COMMAND gets SIGTERM, if the lease cannot
+                           be renewed; SIGKILL follows (a sixth of the lease, at most 10s)
+      --label TEXT         what 'who' shows (the name of COMMAND)
+      --store URI          where locks are kept (SALLYPORT_STORE, or local:)
+
+  -v, --verbose            say what happens        -q, --quiet    errors only
+  -h, --help               this page
+
+COMMAND sees:
+  SALLYPORT_TOKEN          the fencing token, a number that grows with every grant (not --permits)
+  SALLYPORT_LOCK           NAME
+  SALLYPORT_DEADLINE       --fixed: the end of the lease in seconds since boot (cf. /proc/uptime)
+  SALLYPORT_STORE          the store, unless its address has a user or parameters
+
+exit codes:
+  COMMAND's own, or
+  64  wrong usage                        75  not acquired (-E changes it)
+  69  the store is broken                76  the lease was lost; COMMAND was ended if it still ran
+  71  no more processes or descriptors   126 COMMAND could not be executed   127 not found
+  128+n  signal n ended COMMAND, or the wait for the lock
+)";
+
+constexpr std::string_view list_page = R"(usage: sallyport ls [PREFIX] [--json] [--store URI]
+
+Shows the locks in use whose names begin with PREFIX: all of them without one. For a lock with
+several holders the first is shown; 'sallyport who NAME' shows all.
+
+examples:
+  sallyport ls
+  sallyport ls deploy/
+  sallyport ls --json | jq -r '.locks[] | select(.waiters != []) | .name'    where somebody waits
+
+exit codes: 0, also when there are none; 64 wrong usage; 69 the store is broken
+)";
+
+constexpr std::string_view who_page = R"(usage: sallyport who NAME [--json] [--store URI]
+
+Shows who holds NAME and who waits for it, in order.
+
+examples:
+  sallyport who deploy/web
+  sallyport who deploy/web --json | jq -r '.holders[0].token'
+  if sallyport who deploy/web > /dev/null; then echo "in use"; fi
+
+exit codes: 0 it is in use; 1 it is free; 64 wrong usage; 69 the store is broken
+)";
+
+constexpr std::string_view break_page =
+    R"(usage: sallyport break NAME [--token TOKEN] [--now] [--yes] [--json] [--store URI]
+
+Takes a lock away from its holder. Safe by default: the holder is told (its renewals fail, and
+'sallyport run' kills its command), and nobody enters before the holder's lease would have ended.
+It compares the token: if the lock has changed hands since you looked, nothing happens.
+
+examples:
+  sallyport break deploy/web                  looks, asks, breaks
+  sallyport break deploy/web --token 17       only the grant that 'sallyport who' showed
+  sallyport break deploy/web --now            the next one enters at once
+
+options:
+  --token TOKEN   the grant to break; needed when there are several holders
+  --now           hand the lock on at once. The old holder may still be working: only resources
+                  that check the token (see 'help run', fencing) are safe
+  -y, --yes       do not ask. Needed where there is no terminal and no --token
+  --json          say what was done as JSON
+
+exit codes: 0 done; 1 nobody holds it, or not under that token; 64 wrong usage; 69 the store is broken
+)";
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> pages{{
+    {"", overview},
+    {"run", run_page},
+    {"ls", list_page},
+    {"who", who_page},
+    {"break", break_page},
+}};
+
+}  // namespace
+
+int print_help(std::string_view topic) {
+  std::vector<std::string_view> known;
+  for (const auto& [name, text] : pages) {
+    if (name == topic) {
+      print(std::string(text));
+      return exit_code::success;
+    }
+    known.push_back(name);
+  }
+  const auto meant = nearest(topic, known);
+  throw usage_error("there is no help on " + quoted(topic) +
+                    (meant ? "; did you mean " + quoted(*meant) + "?" : ""));
+}
+
+int print_version() {
+  print("sallyport " SALLYPORT_VERSION "\n");
+  return exit_code::success;
+}
+
+}  // namespace sallyport::cli

@@ -1,0 +1,77 @@
+// sallyport: the command. See `sallyport help` and docs/cli.md.
+
+#include "cli/exit_codes.hpp"
+#include "cli/help.hpp"
+#include "cli/inspect.hpp"
+#include "cli/message.hpp"
+#include "cli/run.hpp"
+#include "cli/text.hpp"
+#include <sallyport/error.hpp>
+
+#include <exception>
+#include <fcntl.h>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
+
+namespace sallyport::cli {
+namespace {
+
+/// A caller may have closed 0, 1 or 2. The next file to be opened would get that number, and our
+/// words would be written into it: into the store, say.
+void fill_standard_descriptors() {
+  for (int number = 0; number <= 2; ++number) {
+    if (::fcntl(number, F_GETFD) < 0) {
+      // Closed again by exec: the command finds it as the caller left it.
+      [[maybe_unused]] const int filled = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    }
+  }
+}
+
+int dispatch(std::span<char* const> arguments) {
+  if (arguments.empty()) {
+    throw usage_error(
+        "what is to be done? 'sallyport run NAME -- COMMAND' runs a command under a "
+        "lock; 'sallyport help' says more");
+  }
+  const std::string_view command = arguments.front();
+  const auto rest = arguments.subspan(1);
+  if (command == "run") return run_command(rest);
+  if (command == "ls") return list_command(rest);
+  if (command == "who") return who_command(rest);
+  if (command == "break") return break_command(rest);
+  if (command == "--version" || command == "-V") return print_version();
+  if (command == "help" || command == "--help" || command == "-h") {
+    return print_help(rest.empty() ? "" : rest.front());
+  }
+  const auto meant = nearest(command, {"run", "ls", "who", "break", "help", "--version", "--help"});
+  throw usage_error("unknown command " + quoted(command) +
+                    (meant ? "; did you mean " + quoted(*meant) + "?"
+                           : "; there are run, ls, who, break and help"));
+}
+
+int guarded_main(std::span<char* const> arguments) noexcept {
+  try {
+    fill_standard_descriptors();
+    return dispatch(arguments);
+  } catch (const command_failure& failure) {
+    say(failure.what());
+    return failure.code();
+  } catch (const lock_error& error) {
+    say(error.what());
+    return exit_code_for(error);
+  } catch (const std::exception& error) {
+    say(std::string("unexpected: ") + error.what());
+    return exit_code::system_refused;
+  }
+}
+
+}  // namespace
+}  // namespace sallyport::cli
+
+int main(int count, char** arguments) {
+  const std::span<char* const> all{arguments, static_cast<std::size_t>(count)};
+  return sallyport::cli::guarded_main(all.empty() ? all : all.subspan(1));
+}

@@ -1,0 +1,131 @@
+#include "cli/run.hpp"
+
+#include "cli/child.hpp"
+#include "cli/environment.hpp"
+#include "cli/exit_codes.hpp"
+#include "cli/guard.hpp"
+#include "cli/help.hpp"
+#include "cli/lease_policy.hpp"
+#include "cli/message.hpp"
+#include "cli/run_options.hpp"
+#include "cli/signals.hpp"
+#include "cli/store.hpp"
+#include "cli/supervisor.hpp"
+#include "cli/terminal.hpp"
+#include "cli/text.hpp"
+#include "cli/waiting.hpp"
+#include <sallyport/client.hpp>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <unistd.h>
+#include <utility>
+
+namespace sallyport::cli {
+namespace {
+
+std::chrono::milliseconds in_ms(std::chrono::nanoseconds time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time);
+}
+
+/// The exit code of a command that was never executed.
+int tell_start_error(const run_options& options, int why) {
+  const std::string program = quoted(options.command.front());
+  if (why == guard_is_gone) {
+    say("the guard process was killed before " + program + " started, so it was not; try again");
+    return exit_code::system_refused;
+  }
+  if (why == ENOENT) {
+    const bool has_folder = std::strchr(options.command.front(), '/') != nullptr;
+    say("cannot run " + program +
+        (has_folder ? ": no such file (or its interpreter is missing)"
+                    : ": command not found in PATH"));
+    return exit_code::command_not_found;
+  }
+  say("cannot run " + program + ": " + std::strerror(why) +
+      (why == EACCES ? "; is it a file with the x permission (chmod +x)?" : ""));
+  return exit_code::cannot_execute;
+}
+
+int not_acquired(const client& store, const run_options& options) {
+  const bool told = options.loud == loudness::verbose ||
+                    (options.loud == loudness::normal && ::isatty(STDERR_FILENO) == 1);
+  if (told) say_who_holds(store, options.name, "not acquired: ");
+  return options.not_acquired_code;
+}
+
+void say_acquired(const waited& outcome, const run_options& options) {
+  if (options.loud != loudness::verbose) return;
+  say("acquired " + quoted(options.name) + " after " + to_text(in_ms(outcome.took)) +
+      (outcome.got->fenced() ? ", token " + std::to_string(outcome.got->token().value()) : "") +
+      ", lease " + to_text(outcome.got->length()));
+}
+
+child::plan plan_for(const run_options& options, const lease& held, const lease_policy& policy) {
+  lock_facts facts{options.name, std::nullopt, std::nullopt, options.store};
+  if (held.fenced()) facts.token = held.token();
+  if (options.fixed) facts.deadline = held.deadline();
+  return {options.command, child_environment(::environ, facts),
+          policy.guard_kills_at(held.deadline())};
+}
+
+/// Gives the lock back and finds the exit code.
+int settle(lease& held, const supervisor& stood_by, const child& command, const child_end& end,
+           const run_options& options) {
+  if (const auto why = command.start_error()) {
+    held.release();
+    return tell_start_error(options, *why);
+  }
+  if (stood_by.stopped_for_lease() || !held.valid()) {
+    if (!stood_by.stopped_for_lease()) {
+      say("the lease on " + quoted(options.name) +
+          " was lost before the command ended; its work may have overlapped with another's");
+    }
+    held.release();
+    return exit_code::lost;
+  }
+  switch (held.release()) {
+    case release_result::released:
+      break;
+    case release_result::already_lost:
+      say("the lease on " + quoted(options.name) +
+          " was lost before the command ended; its work may have overlapped with another's");
+      return exit_code::lost;
+    case release_result::unknown:
+      if (options.loud != loudness::quiet) {
+        say("the store did not confirm the release of " + quoted(options.name) +
+            "; at the latest it is free when the lease ends");
+      }
+      break;
+  }
+  return end.signalled ? exit_code::signal_base + end.number : end.number;
+}
+
+}  // namespace
+
+int run_command(std::span<char* const> arguments) {
+  const run_options options = read_run_options(arguments, default_store());
+  if (options.help) return print_help("run");
+
+  const signals source;
+  guard watcher;  // forks: before the client, whose threads a fork would not take along
+  const client store =
+      client::open(options.store, {.label = options.label, .companion_pid = watcher.pid()});
+  waited outcome = wait_for_lock(store, options, source);
+  if (outcome.signal) return exit_code::signal_base + *outcome.signal;
+  if (!outcome.got) return not_acquired(store, options);
+  say_acquired(outcome, options);
+
+  lease& held = *outcome.got;
+  const lease_policy policy{held.length(), options.grace.value_or(default_grace(held.length())),
+                            options.fixed};
+  terminal screen;
+  child command{plan_for(options, held, policy), watcher, source, screen};
+  supervisor stood_by{
+      {held, command, watcher, source, screen, policy, options.fixed, options.loud}};
+  const child_end end = stood_by.run();
+  return settle(held, stood_by, command, end, options);
+}
+
+}  // namespace sallyport::cli

@@ -1,0 +1,150 @@
+#include "cli/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+#include <utility>
+
+namespace sallyport::cli {
+namespace {
+
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < to.size(); ++j) {
+      const std::size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string two_units(long long larger, const char* larger_unit, long long smaller,
+                      const char* smaller_unit) {
+  std::string text = std::to_string(larger) + " " + larger_unit;
+  if (smaller != 0) text += " " + std::to_string(smaller) + " " + smaller_unit;
+  return text;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string made;
+  made.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are control characters too, two bytes long in UTF-8.
+    if (byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0) {
+      made += ' ';
+      ++i;
+    } else {
+      made += byte < 0x20 || byte == 0x7F ? ' ' : text[i];
+    }
+  }
+  return made;
+}
+
+std::string quoted(std::string_view text) { return "'" + printable(text) + "'"; }
+
+std::size_t columns(std::string_view text) noexcept {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char each) {
+    return (static_cast<unsigned char>(each) & 0xC0U) != 0x80U;
+  }));
+}
+
+void table::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = printable(cell);
+  rows_.push_back(std::move(cells));
+}
+
+std::string table::text() const {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows_) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns(row[i]));
+  }
+  std::string made;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      line.append(widths[i] - columns(row[i]) + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    made += line + "\n";
+  }
+  return made;
+}
+
+std::optional<std::string_view> nearest(std::string_view given,
+                                        const std::vector<std::string_view>& known) {
+  std::optional<std::string_view> best;
+  std::size_t best_distance = std::max<std::size_t>(2, given.size() / 3) + 1;
+  for (const std::string_view each : known) {
+    const std::size_t distance = edit_distance(given, each);
+    // A word that shares no letter with what was typed is no suggestion.
+    if (distance < best_distance && distance < std::max(given.size(), each.size())) {
+      best_distance = distance;
+      best = each;
+    }
+  }
+  return best;
+}
+
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
+  // from_chars would take "inf", "nan", "-1" and "1e9" too.
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string_view unit = text.substr(digits);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + digits, value);
+  if (digits == 0 || error != std::errc{} || end != text.data() + digits) return std::nullopt;
+
+  static constexpr std::array<std::pair<std::string_view, double>, 7> units{{
+      {"", 1e3},
+      {"ms", 1},
+      {"s", 1e3},
+      {"m", 60e3},
+      {"min", 60e3},
+      {"h", 3600e3},
+      {"d", 24 * 3600e3},
+  }};
+  const auto* const known = std::find_if(units.begin(), units.end(),
+                                         [&](const auto& each) { return each.first == unit; });
+  if (known == units.end()) return std::nullopt;
+  constexpr double longest_ms = 1e15;
+  const double milliseconds = value * known->second;
+  if (!(milliseconds <= longest_ms)) return std::nullopt;
+  // Upward: "0.4 ms" is a short wait, not none.
+  return std::chrono::milliseconds{static_cast<long long>(std::ceil(milliseconds - 1e-6))};
+}
+
+std::string to_text(std::chrono::milliseconds duration) {
+  const long long ms = std::max<long long>(duration.count(), 0);
+  if (ms < 1000) return std::to_string(ms) + " ms";
+  if (ms < 60'000) {
+    std::array<char, 32> buffer{};
+    std::snprintf(buffer.data(), buffer.size(), "%lld.%lld s", ms / 1000, ms % 1000 / 100);
+    return buffer.data();
+  }
+  const long long seconds = ms / 1000;
+  if (seconds < 3600) return two_units(seconds / 60, "min", seconds % 60, "s");
+  if (seconds < 24 * 3600LL) return two_units(seconds / 3600, "h", seconds % 3600 / 60, "min");
+  return two_units(seconds / (24 * 3600LL), "d", seconds % (24 * 3600LL) / 3600, "h");
+}
+
+std::optional<unsigned long long> parse_number(std::string_view text, unsigned long long limit) {
+  unsigned long long value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size() || value > limit) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+}  // namespace sallyport::cli
