@@ -51,7 +51,10 @@ class watch {
       } else if (sources[1].revents != 0) {
         std::uint64_t expirations = 0;
         [[maybe_unused]] const ssize_t drained = ::read(timer_, &expirations, sizeof expirations);
-        if (group_ > 0) ::kill(-group_, SIGKILL);
+        if (group_ > 0) {
+          send_order(socket_, {});  // first: the wrapper must find it when it sees the end
+          ::kill(-group_, SIGKILL);
+        }
       }
     }
   }
@@ -152,6 +155,11 @@ void guard::dismiss() noexcept {
   if (dismissed_) return;
   dismissed_ = true;
   send_order(socket_.get(), {});
+}
+
+bool guard::has_killed() const noexcept {
+  order report;
+  return ::recv(socket_.get(), &report, sizeof report, MSG_DONTWAIT) == sizeof report;
 }
 
 bool guard::found_dead() noexcept {

@@ -53,6 +53,8 @@ class guard {
   /// The command has ended: leave without killing. Call it before the command is reaped, so that
   /// its group's number cannot be another's yet.
   void dismiss() noexcept;
+  /// True once, when the guard has killed the group because the deadline it knew had come.
+  [[nodiscard]] bool has_killed() const noexcept;
   /// True once, when the guard died before it was dismissed.
   [[nodiscard]] bool found_dead() noexcept;
 

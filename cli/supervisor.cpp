@@ -52,6 +52,11 @@ child_end supervisor::run() {
     while (const auto signal = all_.source.next()) handle(*signal);
   }
   all_.screen.take_back();
+  if (last_step_ != step::kill && all_.watcher.has_killed()) {
+    note("the guard killed the command before the lease on " + name_ +
+         " ran out: this process was stopped or starved");
+    last_step_ = step::kill;
+  }
   // All this before the reaping: from then on the group's number may be another's.
   if (stopped_for_lease() || !all_.held.valid()) {
     // Only the group's leader is gone for certain.

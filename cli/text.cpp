@@ -11,6 +11,10 @@
 namespace sallyport::cli {
 namespace {
 
+bool continues(std::string_view text, std::size_t at) noexcept {
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+}
+
 std::size_t edit_distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -34,18 +38,44 @@ std::string two_units(long long larger, const char* larger_unit, long long small
 
 }  // namespace
 
+std::size_t character_length(std::string_view text, std::size_t at) noexcept {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  if (lead < 0x80) return 1;
+  if (!continues(text, at + 1)) return 0;
+  const auto second = static_cast<unsigned char>(text[at + 1]);
+  if (lead >= 0xC2 && lead <= 0xDF) return 2;
+  if (!continues(text, at + 2)) return 0;
+  if (lead >= 0xE0 && lead <= 0xEF) {
+    const bool overlong = lead == 0xE0 && second < 0xA0;
+    const bool surrogate = lead == 0xED && second >= 0xA0;
+    return overlong || surrogate ? 0 : 3;
+  }
+  if (lead >= 0xF0 && lead <= 0xF4 && continues(text, at + 3)) {
+    const bool overlong = lead == 0xF0 && second < 0x90;
+    const bool beyond = lead == 0xF4 && second >= 0x90;
+    return overlong || beyond ? 0 : 4;
+  }
+  return 0;
+}
+
 std::string printable(std::string_view text) {
   std::string made;
   made.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F are control characters too, two bytes long in UTF-8.
-    if (byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = character_length(text, at);
+    const auto byte = static_cast<unsigned char>(text[at]);
+    // U+0080 to U+009F are control characters too.
+    const bool control =
+        byte < 0x20 || byte == 0x7F ||
+        (length == 2 && byte == 0xC2 && static_cast<unsigned char>(text[at + 1]) < 0xA0);
+    if (length == 0) {
+      made += '?';
+    } else if (control) {
       made += ' ';
-      ++i;
     } else {
-      made += byte < 0x20 || byte == 0x7F ? ' ' : text[i];
+      made += text.substr(at, length);
     }
+    at += std::max<std::size_t>(length, 1);
   }
   return made;
 }

@@ -9,8 +9,12 @@
 
 namespace sallyport::cli {
 
+/// How many bytes the UTF-8 character at `at` has; 0: there is none (overlong forms, surrogates and
+/// what lies beyond U+10FFFF included).
+[[nodiscard]] std::size_t character_length(std::string_view text, std::size_t at) noexcept;
+
 /// `text` for a terminal: control characters (a store may hold anything) become blanks, so that
-/// nothing in it can move the cursor or start a new line.
+/// nothing in it can move the cursor or start a new line; bytes that are not UTF-8 become '?'.
 [[nodiscard]] std::string printable(std::string_view text);
 
 /// 'text', for sentences.

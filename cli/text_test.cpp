@@ -59,6 +59,7 @@ TEST(Printable, LetsNothingMoveTheCursor) {
                       "2J"),
             " 2J");
   EXPECT_EQ(printable("größe"), "größe");
+  EXPECT_EQ(printable("a\xFF\xC2"), "a??");
 }
 
 TEST(Table, AlignsByCharactersNotBytes) {
