@@ -3,6 +3,7 @@
 #include "cli/descriptor.hpp"
 #include <sallyport/lease_clock.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <sys/types.h>
 
@@ -34,8 +35,9 @@ namespace sallyport::cli {
 /// Thread safety: none, but announce() is for the child.
 class guard {
  public:
-  /// Forks. REQUIRES: no thread was started yet. Throws command_failure.
-  guard();
+  /// Forks. REQUIRES: no thread was started yet. `lease_length` says how often the guard looks after
+  /// news. Throws command_failure.
+  explicit guard(std::chrono::milliseconds lease_length);
   /// Sends the guard away and reaps it; with a command that was started and not dismissed, lets it
   /// kill the group first.
   ~guard();
@@ -50,7 +52,7 @@ class guard {
   void command_started() noexcept { command_started_ = true; }
   /// The group may live until then. A guard that is gone hears nothing.
   void extend(lease_clock::time_point kill_at) const noexcept;
-  /// The command has ended: leave without killing. Call it before the command is reaped, so that
+  /// The command has ended: the guard is to go without killing. Call it before the command is reaped, so that
   /// its group's number cannot be another's yet.
   void dismiss() noexcept;
   /// True once, when the guard has killed the group because the deadline it knew had come.

@@ -109,7 +109,8 @@ int run_command(std::span<char* const> arguments) {
   if (options.help) return print_help("run");
 
   const signals source;
-  guard watcher;  // forks: before the client, whose threads a fork would not take along
+  guard watcher{
+      options.lease_length};  // forks: before the client, whose threads a fork would not take along
   const client store =
       client::open(options.store, {.label = options.label, .companion_pid = watcher.pid()});
   waited outcome = wait_for_lock(store, options, source);

@@ -82,7 +82,8 @@ class KilledHolder(LocalTest):
         self.assertEqual(process.wait(20), 1)
 
     def test_both_killed_the_lock_is_free_and_the_command_itself_is_gone(self):
-        process, group = self.start_tree(sleepers=0)
+        process = self.start("run", "x", "--", "sh", "-c", "echo $$ > $DIR/pid; exec sleep 1000")
+        group = self.wait_for_pid()
         os.kill(guard_of(process.pid), signal.SIGKILL)
         process.stderr.readline()
         process.kill()
