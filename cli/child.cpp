@@ -2,6 +2,7 @@
 
 #include "cli/exit_codes.hpp"
 #include "cli/guard.hpp"
+#include "cli/inherited.hpp"
 #include "cli/message.hpp"
 #include "cli/signals.hpp"
 #include "cli/terminal.hpp"
@@ -34,7 +35,7 @@ struct prepared {
 }
 
 [[noreturn]] void become(const prepared& what, const guard& watcher, const signals& restored,
-                         const terminal& screen) noexcept {
+                         const inherited_descriptors& kept, const terminal& screen) noexcept {
   ::setpgid(0, 0);
   // The second line behind the guard. It follows the thread that forked: the wrapper's main thread,
   // which lives as long as the wrapper.
@@ -42,6 +43,7 @@ struct prepared {
   if (::getppid() != what.wrapper) ::_exit(exit_code::command_not_found);
   if (!watcher.announce(::getpid(), what.kill_at)) give_up(what.errors, guard_is_gone);
   if (what.give_terminal) screen.give_to(::getpid());
+  kept.close_others_on_exec();
   restored.restore();
   ::execvpe(what.command[0], what.command, what.environment);
   give_up(what.errors, errno);
@@ -49,7 +51,8 @@ struct prepared {
 
 }  // namespace
 
-child::child(plan what, guard& watcher, const signals& restored, terminal& screen) {
+child::child(plan what, guard& watcher, const signals& restored, const inherited_descriptors& kept,
+             terminal& screen) {
   std::vector<char*> environment;
   environment.reserve(what.environment.size() + 1);
   for (std::string& each : what.environment) environment.push_back(each.data());
@@ -64,7 +67,7 @@ child::child(plan what, guard& watcher, const signals& restored, terminal& scree
                      ::getpid(),          their_errors.get(), give_terminal};
   pid_ = ::fork();
   if (pid_ < 0) throw system_failure("start the command's process", errno);
-  if (pid_ == 0) become(all, watcher, restored, screen);
+  if (pid_ == 0) become(all, watcher, restored, kept, screen);
   watcher.command_started();
   // Both sides do it: whoever comes first, signals sent from here on reach the group.
   ::setpgid(pid_, pid_);

@@ -11,6 +11,7 @@
 namespace sallyport::cli {
 
 class guard;
+class inherited_descriptors;
 class signals;
 class terminal;
 
@@ -39,7 +40,8 @@ class child {
 
   /// Forks; the command executes once it has told the guard which group it leads. Throws
   /// command_failure.
-  child(plan what, guard& watcher, const signals& restored, terminal& screen);
+  child(plan what, guard& watcher, const signals& restored, const inherited_descriptors& kept,
+        terminal& screen);
   child(const child&) = delete;
   child& operator=(const child&) = delete;
 

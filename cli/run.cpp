@@ -5,6 +5,7 @@
 #include "cli/exit_codes.hpp"
 #include "cli/guard.hpp"
 #include "cli/help.hpp"
+#include "cli/inherited.hpp"
 #include "cli/lease_policy.hpp"
 #include "cli/message.hpp"
 #include "cli/run_options.hpp"
@@ -108,6 +109,7 @@ int run_command(std::span<char* const> arguments) {
   const run_options options = read_run_options(arguments, default_store());
   if (options.help) return print_help("run");
 
+  const inherited_descriptors inherited;
   const signals source;
   guard watcher{
       options.lease_length};  // forks: before the client, whose threads a fork would not take along
@@ -122,7 +124,7 @@ int run_command(std::span<char* const> arguments) {
   const lease_policy policy{held.length(), options.grace.value_or(default_grace(held.length())),
                             options.fixed};
   terminal screen;
-  child command{plan_for(options, held, policy), watcher, source, screen};
+  child command{plan_for(options, held, policy), watcher, source, inherited, screen};
   supervisor stood_by{
       {held, command, watcher, source, screen, policy, options.fixed, options.loud}};
   const child_end end = stood_by.run();

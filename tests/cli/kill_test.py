@@ -81,6 +81,18 @@ class KilledHolder(LocalTest):
         process.stdin.close()
         self.assertEqual(process.wait(20), 1)
 
+    def test_a_guard_killed_before_the_command_starts_stops_it_from_starting(self):
+        holder, _ = self.start_tree(sleepers=1)
+        waiter = self.start("run", "x", "--", "touch", str(self.folder / "ran"))
+        self.wait_for_waiters("x", 1)
+        os.kill(guard_of(waiter.pid), signal.SIGKILL)
+        holder.terminate()
+        code, said = self.end_of(waiter)
+        self.assertEqual(code, 71, said)
+        self.assertIn("the guard process was killed before 'touch' started", said)
+        self.assertFalse((self.folder / "ran").exists())
+        self.assertEqual(self.who("x")["holders"], [])
+
     def test_both_killed_the_lock_is_free_and_the_command_itself_is_gone(self):
         process = self.start("run", "x", "--", "sh", "-c", "echo $$ > $DIR/pid; exec sleep 1000")
         group = self.wait_for_pid()

@@ -104,6 +104,11 @@ class CliTest(unittest.TestCase):
         self.started = []
         self.addCleanup(self.end_all)
 
+    def stores(self):
+        """Every store that one process can use alone."""
+        known = ["memory:", f"local:{self.folder}/own-store"]
+        return known if os.environ.get("SALLYPORT_HAS_LOCAL") else known[:1]
+
     def end_all(self):
         for process in self.started:
             if process.poll() is None:

@@ -100,6 +100,19 @@ class Streams(CliTest):
         self.assertEqual(os.readlink(f"/proc/{guard}/cwd"), "/")
         self.assertNotEqual(os.getsid(guard), os.getsid(process.pid))
 
+    def test_the_command_gets_the_callers_descriptors_and_no_other(self):
+        for store in self.stores():
+            self.environment["SALLYPORT_STORE"] = store
+            with open("/dev/null", "rb") as passed:
+                script = "import os; print(*sorted(int(n) for n in os.listdir('/proc/self/fd')))"
+                command = ["/usr/bin/python3", "-c", script]
+                told = self.sallyport("run", "x", "--", *command, pass_fds=[passed.fileno()])
+                plain = subprocess.run(
+                    command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=20,
+                    pass_fds=[passed.fileno()],
+                )
+            self.assertEqual(told.stdout, plain.stdout, store)
+
     def test_the_end_of_output_comes_when_the_killed_are_gone(self):
         process = self.start("run", "x", "--", "sh", "-c", "echo $$; sleep 1000", stdout=subprocess.PIPE)
         process.stdout.readline()
