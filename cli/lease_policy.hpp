@@ -13,7 +13,9 @@ namespace sallyport::cli {
 ///   ... held ...      deadline - grace       deadline - kill_ahead     deadline
 ///        none        |     terminate        |         kill            |  (must be gone)
 ///
-/// A lease that is lost before its deadline (the store says that it is another's) means kill.
+/// A lease that is lost before its deadline (the store says that it is another's) means kill. A
+/// renewed lease must also be suspect before anybody is asked to go: one that was handed over has an
+/// early, provisional deadline until its claim is confirmed.
 /// Thread safety: none needed; it is constant.
 class lease_policy {
  public:
@@ -42,6 +44,7 @@ class lease_policy {
   std::chrono::milliseconds kill_ahead_;
   std::chrono::milliseconds grace_;
   std::chrono::milliseconds look_every_;
+  bool fixed_;
 };
 
 }  // namespace sallyport::cli

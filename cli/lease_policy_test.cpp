@@ -24,6 +24,23 @@ TEST(LeasePolicy, AsksAndThenKillsBeforeTheDeadline) {
   EXPECT_EQ(policy.decide(lease_state::suspect, deadline, start + 31s).now, step::kill);
 }
 
+TEST(LeasePolicy, WaitsForTheClaimOfALeaseThatWasHandedOver) {
+  const lease_policy policy{30s, 5s, false};
+  const auto provisional = start + 2s;
+
+  const auto decided = policy.decide(lease_state::held, provisional, start);
+
+  EXPECT_EQ(decided.now, step::none);
+  EXPECT_LE(decided.ask_again, start + 400ms);
+  EXPECT_EQ(policy.decide(lease_state::held, provisional, start + 1800ms).now, step::kill);
+}
+
+TEST(LeasePolicy, AsksAtAFixedLeasesEndWhateverItsState) {
+  const lease_policy policy{30s, 5s, true};
+
+  EXPECT_EQ(policy.decide(lease_state::held, start + 30s, start + 26s).now, step::terminate);
+}
+
 TEST(LeasePolicy, KillsAtOnceWhenTheStoreSaysLost) {
   const lease_policy policy{30s, 5s, false};
 
