@@ -230,15 +230,18 @@ int break_command(std::span<char* const> arguments) {
   store.break_lock(name, holder.token, given.now ? break_style::at_once : break_style::safe);
   const auto after = store.who(name);
   const auto closed_for = after ? after->closed_for : std::chrono::milliseconds{0};
+  const std::string broken =
+      "broke " + quoted(name.text()) + ", token " + std::to_string(holder.token.value());
   if (given.json) {
     print(broken_json(name, holder.token, given.now, closed_for));
   } else if (given.now) {
-    print("broke " + quoted(name.text()) + ", token " + std::to_string(holder.token.value()) +
-          ": the next one may enter now\n");
-    say("the old holder may still be working: only resources that check the token are safe");
+    print(broken + ": the next one may enter now\n");
   } else {
-    print("broke " + quoted(name.text()) + ", token " + std::to_string(holder.token.value()) +
-          ": its holder is told, and nobody enters for another " + to_text(closed_for) + "\n");
+    print(broken + ": its holder is told, and nobody enters for another " + to_text(closed_for) +
+          "\n");
+  }
+  if (given.now) {
+    say("the old holder may still be working: only resources that check the token are safe");
   }
   return exit_code::success;
 }
