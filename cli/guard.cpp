@@ -6,8 +6,8 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -115,7 +115,7 @@ class watch {
 [[noreturn]] void be_the_guard(int socket, std::chrono::milliseconds look_every) noexcept {
   sigset_t all;
   sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
   ::setsid();
   ::prctl(PR_SET_NAME, "sallyport-guard");
   // Hold nothing of the caller's: neither its pipes (it may read them to the end) nor its folder.

@@ -11,10 +11,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
 
 namespace sallyport::cli {
@@ -170,9 +170,9 @@ void print(const std::string& text) {
     const ssize_t written = ::write(STDOUT_FILENO, left.data(), left.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      throw command_failure(
-          exit_code::output_failed,
-          std::string("could not write to standard output: ") + std::strerror(errno));
+      throw command_failure(exit_code::output_failed,
+                            std::string("could not write to standard output: ") +
+                                std::system_category().message(errno));
     }
     left.remove_prefix(static_cast<std::size_t>(written));
   }

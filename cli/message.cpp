@@ -4,8 +4,8 @@
 #include "cli/text.hpp"
 #include <sallyport/error.hpp>
 
-#include <cstring>
 #include <sys/types.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace sallyport::cli {
@@ -15,7 +15,7 @@ usage_error::usage_error(const std::string& sentence)
 
 command_failure system_failure(std::string_view what, int error_number) {
   return {exit_code::system_refused,
-          "could not " + std::string(what) + ": " + std::strerror(error_number)};
+          "could not " + std::string(what) + ": " + std::system_category().message(error_number)};
 }
 
 int exit_code_for(const lock_error& error) noexcept {

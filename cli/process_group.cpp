@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 namespace sallyport::cli {
@@ -48,6 +48,7 @@ bool group_alive(pid_t group) noexcept {
   bool found = false;
   bool any = false;
   while (!found) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is ours alone.
     const dirent* const entry = ::readdir(all);
     if (entry == nullptr) break;
     if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;

@@ -22,6 +22,7 @@
 #include <chrono>
 #include <cstring>
 #include <poll.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -52,7 +53,7 @@ int tell_start_error(const run_options& options, int why) {
                     : ": command not found in PATH"));
     return exit_code::command_not_found;
   }
-  say("cannot run " + program + ": " + std::strerror(why) +
+  say("cannot run " + program + ": " + std::system_category().message(why) +
       (why == EACCES ? "; is it a file with the x permission (chmod +x)?" : ""));
   return exit_code::cannot_execute;
 }

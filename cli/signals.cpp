@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <string.h>
+#include <cstring>
 #include <sys/signalfd.h>
 
 namespace sallyport::cli {
@@ -37,7 +37,7 @@ signals::signals() {
   for (const int each : ours) sigaddset(&read_here, each);
   sigset_t blocked = read_here;
   sigaddset(&blocked, SIGPIPE);  // a broken standard error must not end the renewals
-  ::sigprocmask(SIG_BLOCK, &blocked, &before_);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &before_);
 
   // Inherited as ignored, SIGCHLD would let the kernel reap the command and its exit code.
   struct sigaction by_default {};
@@ -56,7 +56,7 @@ std::optional<int> signals::next() const noexcept {
 
 void signals::restore() const noexcept {
   ::sigaction(SIGCHLD, &child_action_before_, nullptr);
-  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 bool signals::cancels(int signal) noexcept { return contains(cancelling, signal); }

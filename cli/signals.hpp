@@ -2,8 +2,8 @@
 
 #include "cli/descriptor.hpp"
 
+#include <csignal>
 #include <optional>
-#include <signal.h>
 
 namespace sallyport::cli {
 

@@ -147,7 +147,7 @@ std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   const auto* const known = std::find_if(units.begin(), units.end(),
                                          [&](const auto& each) { return each.first == unit; });
   if (known == units.end()) return std::nullopt;
-  constexpr double longest_ms = 1e15;
+  constexpr double longest_ms = 3e12;  // a century: as nanoseconds it must not overflow
   const double milliseconds = value * known->second;
   if (!(milliseconds <= longest_ms)) return std::nullopt;
   // Upward: "0.4 ms" is a short wait, not none.

@@ -5,7 +5,7 @@ import subprocess
 import time
 import unittest
 
-from kit import COMMAND, LocalTest, wait_until
+from kit import COMMAND, LocalTest, Screen, wait_until
 
 HOLD = "echo held >> $DIR/holding; read line"
 
@@ -90,6 +90,17 @@ class Waiting(ContentionTest):
             self.assertEqual(self.end_of(waiter), (128 + number, ""))
             self.assertEqual(self.who("x")["waiters"], [])
         self.assertFalse((self.folder / "ran").exists())
+        self.let_go(holder)
+
+    def test_on_a_terminal_the_waiter_is_told_who_is_in_the_way(self):
+        holder = self.hold("--label", "nightly")
+        screen = Screen([COMMAND, "run", "x", "--", "true"], self.environment)
+        self.addCleanup(screen.close)
+        screen.expect(f"waiting for 'x': held by nightly (pid {holder.pid}")
+        screen.type("\x1a")
+        screen.type("\x03")
+        self.assertEqual(screen.end(), 130)
+        self.assertEqual(self.who("x")["waiters"], [])
         self.let_go(holder)
 
     def test_other_signals_do_not_end_the_wait(self):
