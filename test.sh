@@ -8,9 +8,9 @@ usage() {
 usage: ./test.sh [MODE]
 
 Modes:
-  all      (default) every stage: install, build, unit, layering, contract, examples, simulator,
-           asan, tsan, format; under 10 minutes from nothing on two cores
-  quick    unit, layering, contract and 1,000 simulated seeds; under 3 minutes once built
+  all      (default) every stage: install, build, unit, layering, contract, crash, command, package,
+           examples, simulator, asan, tsan, format; about 15 minutes from nothing on two cores
+  quick    unit, layering, contract, command and 1,000 simulated seeds; under 3 minutes once built
   long     like all, with 50,000 simulated seeds
   lint     format, and clang-tidy over all sources
 
@@ -51,7 +51,7 @@ packages=(
   g++ cmake ninja-build ccache
   clang libclang-rt-14-dev clang-format
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev
-  python3
+  python3 pkg-config util-linux
 )
 if [[ $mode == lint ]]; then
   packages+=(clang-tidy)
@@ -59,7 +59,7 @@ fi
 
 # --- Running stages -------------------------------------------------------------------------------
 
-readonly total_budget=600
+readonly total_budget=1500
 table=()
 passed=0
 
@@ -162,7 +162,7 @@ tests() {
 }
 
 unit_stage() {
-  tests release -L '^(unit|threads)$' -LE '^(contract|sim|sim-smoke|layering)$'
+  tests release -L '^(unit|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering)$'
 }
 
 layering_stage() {
@@ -173,9 +173,24 @@ contract_stage() {
   tests release -L '^contract$'
 }
 
+# Processes that are killed and stopped.
+crash_stage() {
+  tests release -L '^crash$'
+}
+
+# The command, driven from outside, and ./try.sh.
+command_stage() {
+  tests release -L '^cli$' "$@"
+}
+
+# A user's project, built against the installed package.
+package_stage() {
+  tests release -L '^install$'
+}
+
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|threads|layering|contract|sim|sim-smoke)$'
+  tests release -LE '^(unit|threads|layering|contract|crash|cli|install|sim|sim-smoke)$'
 }
 
 # simulate SEEDS
@@ -249,23 +264,27 @@ if [[ $mode == lint ]]; then
   exit 0
 fi
 
-stage build 240 build release
+stage build 420 build release
 stage unit 30 unit_stage
 stage layering 10 layering_stage
 stage contract 60 contract_stage
 case "$mode" in
   quick)
+    stage command 60 command_stage -E '^try_from_nothing$'
     stage simulator 20 simulate 1000
     ;;
   all | long)
+    stage crash 90 crash_stage
+    stage command 90 command_stage
+    stage package 30 package_stage
     stage examples 20 examples_stage
     if [[ $mode == long ]]; then
       stage simulator 600 simulator_stage 50000
     else
       stage simulator 60 simulator_stage 5000
     fi
-    stage asan 150 asan_stage
-    stage tsan 120 tsan_stage
+    stage asan 240 asan_stage
+    stage tsan 180 tsan_stage
     stage format 10 format_stage
     ;;
 esac
