@@ -147,6 +147,8 @@ void local_store::sweep_everything() {
 }
 
 void local_store::bury(client_number who) {
+  // The pipe goes first: nothing else would lead to it once the record is gone.
+  ::unlinkat(folder(), inbox_name(who).c_str(), 0);
   std::vector<notice> nobody;
   // Once the record is gone, everything that points to it belongs to a dead client: dying in the
   // middle of this loses nothing.
@@ -158,7 +160,6 @@ void local_store::bury(client_number who) {
     out_.forget(who);
   }
   if (!first || !*first) return;
-  ::unlinkat(folder(), inbox_name(who).c_str(), 0);
   sweep_everything();
 }
 

@@ -280,6 +280,8 @@ void session::close() {
     const base::mutex_lock lock(mutex_);
     something_left = !contenders_.empty();
   }
+  // Before the record: a pipe without one would stay for ever if this process died in between.
+  mail_.reset();
   if (something_left) {
     store_->bury(self_);
   } else {
@@ -288,7 +290,6 @@ void session::close() {
         store_->transact(lease_clock::now() + local_store::housekeeping_patience, 0, nobody,
                          [&](lock_rules& rules) { return rules.remove_client(self_); }));
   }
-  mail_.reset();
   store_.reset();
 }
 
