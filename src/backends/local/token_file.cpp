@@ -53,9 +53,10 @@ base::result<token_mark> read_file(int file) {
                     "store, whose tokens fences do not accept until they are made anew");
 }
 
-/// A file in its place has both slots, whole, whatever happens meanwhile.
+/// A file in its place has both slots, whole, whatever happens meanwhile. The draft has one name,
+/// because one process at a time is here: so what a killed one left is taken away by the next.
 base::result<std::monostate> make_file(int folder, mode_t mode) {
-  const std::string draft = "tokens.new-" + std::to_string(::getpid());
+  const std::string draft = "tokens.new";
   ::unlinkat(folder, draft.c_str(), 0);
   const descriptor file(
       ::openat(folder, draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));

@@ -47,6 +47,7 @@ class token_file final : public token_reserve {
 
   /// Opens the file in this folder, or makes it (durably, all or nothing) where there is none.
   /// Fails with store_refused when no record in it is good.
+  /// REQUIRES: no other process does so at the same time.
   static base::result<std::unique_ptr<token_file>> open(int folder, mode_t mode);
 
   [[nodiscard]] const token_mark& mark() const noexcept { return mark_; }
