@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backends/local/descriptor.hpp"
+#include <sallyport/lease_clock.hpp>
 
 #include <array>
 #include <atomic>
@@ -10,7 +11,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <poll.h>
-#include <sallyport/lease_clock.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -34,9 +34,9 @@ struct board {
   };
 
   std::atomic<std::uint64_t> entries;
-  std::atomic<std::uint64_t> two_inside;     // entered beside a living one; must stay 0
-  std::atomic<std::uint64_t> tokens_sunk;    // entered with a token that is not larger; must stay 0
-  std::atomic<std::uint64_t> troubles;       // errors, lost leases; must stay 0
+  std::atomic<std::uint64_t> two_inside;   // entered beside a living one; must stay 0
+  std::atomic<std::uint64_t> tokens_sunk;  // entered with a token that is not larger; must stay 0
+  std::atomic<std::uint64_t> troubles;     // errors, lost leases; must stay 0
   std::atomic<std::uint64_t> newest_exclusive;
   std::atomic<std::uint64_t> newest_any;
   /// pid * 4 + way_in, and how many entries there were in the upper half; 0: nobody.

@@ -60,7 +60,7 @@ std::size_t crash_test::sweep() const {
         return true;
       });
   EXPECT_TRUE(looked);
-  for (const auto one : dead) (*store)->bury(one);
+  for (const auto one : dead) (*store)->bury(one, patience);
   return dead.size();
 }
 

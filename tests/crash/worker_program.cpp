@@ -238,9 +238,8 @@ class commands {
       return std::string("error ") + error.what();
     }
     if (!held_) return "busy";
-    on_lost_.emplace(held_->lost(), [this] {
-      lost_at_ = lease_clock::now().time_since_epoch().count();
-    });
+    on_lost_.emplace(held_->lost(),
+                     [this] { lost_at_ = lease_clock::now().time_since_epoch().count(); });
     return "acquired " + std::to_string(token_of(*held_));
   }
 

@@ -6,6 +6,7 @@
 #include <sallyport/error.hpp>
 #include <sallyport/lease_clock.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -92,7 +93,7 @@ class local_client final : public backend_api::backend {
     const holder_id who = request.holder;
     const contender_number known = here.known(who);
     here.ask(
-        request.answer_by,
+        known != 0 ? shortly(request.answer_by) : request.answer_by,
         [&](lock_rules& rules) { return rules.acquire(request, here.self(), known); },
         [&](auto result) {
           auto answer = flat(std::move(result));
@@ -169,6 +170,13 @@ class local_client final : public backend_api::backend {
     return lease_clock::now() + local::local_store::housekeeping_patience;
   }
 
+  /// Renewals and heartbeats come from the thread that also tells losses: behind a gate that does
+  /// not open it must not stand longer than this. They are sent again.
+  static constexpr std::chrono::milliseconds patience_of_the_watchdog{20};
+  static time_point shortly(time_point answer_by) {
+    return std::min(answer_by, lease_clock::now() + patience_of_the_watchdog);
+  }
+
   template <class Leave>
   void leave(const leave_request& request, Leave member) {
     local::session& here = *session_;
@@ -202,7 +210,7 @@ void local_client::renew(std::span<const renew_request> batch) {
 void local_client::renew_into(std::span<renew_outcome> outcomes,
                               std::span<const renew_request> batch) {
   local::session& here = *session_;
-  time_point answer_by = batch.front().answer_by;
+  time_point answer_by = shortly(batch.front().answer_by);
   for (const renew_request& each : batch) answer_by = std::min(answer_by, each.answer_by);
   here.ask(
       answer_by,

@@ -131,14 +131,13 @@ void local_store::distribute(std::vector<notice>& all, client_number self,
   }
 }
 
-void local_store::sweep_everything() {
+void local_store::sweep_everything(std::chrono::milliseconds patience) {
   std::string after;
   do {
     std::vector<notice> notices;
     bool out_of_room = false;
     auto sweep = [&](lock_rules& rules) { return rules.sweep(after, names_at_a_time); };
-    auto swept =
-        transact_once(lease_clock::now() + housekeeping_patience, notices, out_of_room, sweep);
+    auto swept = transact_once(lease_clock::now() + patience, notices, out_of_room, sweep);
     if (!swept) return;
     std::vector<notice> nobody;
     distribute(notices, 0, nobody);
@@ -146,13 +145,13 @@ void local_store::sweep_everything() {
   } while (!after.empty());
 }
 
-void local_store::bury(client_number who) {
+void local_store::bury(client_number who, std::chrono::milliseconds patience) {
   // The pipe goes first: nothing else would lead to it once the record is gone.
   ::unlinkat(folder(), inbox_name(who).c_str(), 0);
   std::vector<notice> nobody;
   // Once the record is gone, everything that points to it belongs to a dead client: dying in the
   // middle of this loses nothing.
-  const auto first = transact(lease_clock::now() + housekeeping_patience, 0, nobody,
+  const auto first = transact(lease_clock::now() + patience, 0, nobody,
                               [&](lock_rules& rules) { return rules.remove_client(who); });
   {
     const base::mutex_lock lock(mutex_);
@@ -160,7 +159,7 @@ void local_store::bury(client_number who) {
     out_.forget(who);
   }
   if (!first || !*first) return;
-  sweep_everything();
+  sweep_everything(patience);
 }
 
 void local_store::bury_some() {
@@ -173,7 +172,7 @@ void local_store::bury_some() {
         return true;
       });
   if (!looked) return;
-  for (const client_number each : dead_ones) bury(each);
+  for (const client_number each : dead_ones) bury(each, housekeeping_patience);
 }
 
 }  // namespace sallyport::backends::local

@@ -62,8 +62,9 @@ class local_store final : public liveness {
 
   /// The client's processes; null: the client is gone.
   std::shared_ptr<const peer> find_peer(client_number who) SALLYPORT_EXCLUDES(mutex_);
-  /// Removes what a client left that has died or was closed, whoever noticed.
-  void bury(client_number who) SALLYPORT_EXCLUDES(mutex_);
+  /// Removes what a client left that has died or was closed, whoever noticed. Whom it could not
+  /// bury in time, a later client buries when it opens.
+  void bury(client_number who, std::chrono::milliseconds patience) SALLYPORT_EXCLUDES(mutex_);
   /// Looks at a few clients and buries the dead: those whom nobody waits for.
   void bury_some() SALLYPORT_EXCLUDES(mutex_);
 
@@ -94,7 +95,7 @@ class local_store final : public liveness {
                      Operate& operate) -> base::result<std::invoke_result_t<Operate&, lock_rules&>>;
   void distribute(std::vector<notice>& all, client_number self, std::vector<notice>& own)
       SALLYPORT_EXCLUDES(mutex_);
-  void sweep_everything();
+  void sweep_everything(std::chrono::milliseconds patience);
 
   attachment held_;
   const std::string host_;
@@ -142,7 +143,7 @@ auto local_store::transact(time_point answer_by, client_number self, std::vector
   auto answer = transact_once(answer_by, notices, out_of_room, operate);
   if (!answer && out_of_room) {
     // Perhaps the room is taken by the dead.
-    sweep_everything();
+    sweep_everything(housekeeping_patience);
     notices.clear();
     answer = transact_once(answer_by, notices, out_of_room, operate);
   }

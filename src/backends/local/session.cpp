@@ -33,6 +33,8 @@ int control(int set, int operation, int member, std::uint32_t events, std::uint6
 /// do, a few save calls.
 constexpr std::size_t events_at_a_time = 16;
 
+constexpr std::chrono::milliseconds burial_patience{20};
+
 timespec time_until(time_point deadline) {
   constexpr duration longest = std::chrono::hours{1};
   const time_point now = lease_clock::now();
@@ -73,14 +75,14 @@ base::result<std::shared_ptr<session>> session::open(std::shared_ptr<local_store
   if (!number) return tl::unexpected(number.error());
   auto mail = inbox::make(store->folder(), *number, store->file_mode());
   if (!mail) {
-    store->bury(*number);
+    store->bury(*number, local_store::housekeeping_patience);
     return tl::unexpected(mail.error());
   }
   const int all = everything.number();
   if (control(all, EPOLL_CTL_ADD, mail->descriptor_number(), EPOLLIN, mail_event) != 0 ||
       control(all, EPOLL_CTL_ADD, bell.number(), EPOLLIN, bell_event) != 0 ||
       control(attention.number(), EPOLL_CTL_ADD, all, EPOLLIN, 0) != 0) {
-    store->bury(*number);
+    store->bury(*number, local_store::housekeeping_patience);
     return tl::unexpected(system_failure(errno, "open a client of the store"));
   }
   store->bury_some();
@@ -229,8 +231,9 @@ void session::hear(time_point deadline) {
   }
   deliver(notices);
   if (!understood) listener_.reconnected();
-  // The waiter is in already; what else the dead left can wait.
-  for (const client_number each : died) store->bury(each);
+  // The waiter is in already; what else the dead left can wait. The watchdog cannot: it has losses to
+  // tell.
+  for (const client_number each : died) store->bury(each, burial_patience);
 }
 
 void session::wake() noexcept { ::eventfd_write(bell_.number(), 1); }
@@ -283,7 +286,7 @@ void session::close() {
   // Before the record: a pipe without one would stay for ever if this process died in between.
   mail_.reset();
   if (something_left) {
-    store_->bury(self_);
+    store_->bury(self_, local_store::housekeeping_patience);
   } else {
     std::vector<notice> nobody;
     static_cast<void>(
