@@ -47,39 +47,6 @@ base::result<std::uint64_t> parse_size(std::string_view text) {
   return number << shift;
 }
 
-/// Shared memory maps do not work across machines, nor does the kernel's word on processes.
-std::string_view network_file_system(std::uint64_t type) {
-  switch (type) {
-    case NFS_SUPER_MAGIC:
-      return "NFS";
-    case SMB_SUPER_MAGIC:
-    case CIFS_SUPER_MAGIC:
-    case SMB2_SUPER_MAGIC:
-      return "SMB";
-    case CEPH_SUPER_MAGIC:
-      return "Ceph";
-    case AFS_SUPER_MAGIC:
-    case AFS_FS_MAGIC:
-      return "AFS";
-    case CODA_SUPER_MAGIC:
-      return "Coda";
-    case V9FS_MAGIC:
-      return "9p";
-    case FUSE_SUPER_MAGIC:
-      return "FUSE";
-    case OCFS2_SUPER_MAGIC:
-      return "OCFS2";
-    case 0x01161970:
-      return "GFS2";
-    case 0x0BD00BD0:
-      return "Lustre";
-    case 0x47504653:
-      return "GPFS";
-    default:
-      return {};
-  }
-}
-
 /// File systems that write in place: a block that was allocated stays writable when the disk is
 /// full.
 bool writes_in_place(std::uint64_t type) {
@@ -115,6 +82,38 @@ base::result<std::monostate> make_folder(const std::string& path, bool with_pare
 }
 
 }  // namespace
+
+std::string_view network_file_system(std::uint64_t type) {
+  switch (type) {
+    case NFS_SUPER_MAGIC:
+      return "NFS";
+    case SMB_SUPER_MAGIC:
+    case CIFS_SUPER_MAGIC:
+    case SMB2_SUPER_MAGIC:
+      return "SMB";
+    case CEPH_SUPER_MAGIC:
+      return "Ceph";
+    case AFS_SUPER_MAGIC:
+    case AFS_FS_MAGIC:
+      return "AFS";
+    case CODA_SUPER_MAGIC:
+      return "Coda";
+    case V9FS_MAGIC:
+      return "9p";
+    case FUSE_SUPER_MAGIC:
+      return "FUSE";
+    case OCFS2_SUPER_MAGIC:
+      return "OCFS2";
+    case 0x01161970:
+      return "GFS2";
+    case 0x0BD00BD0:
+      return "Lustre";
+    case 0x47504653:
+      return "GPFS";
+    default:
+      return {};
+  }
+}
 
 base::result<store_address> parse_address(std::string_view uri) {
   if (!uri.starts_with(scheme)) return bad_address("not a local store");

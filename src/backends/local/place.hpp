@@ -28,6 +28,10 @@ struct store_address {
 /// unit, a shell) must not lead to another store.
 [[nodiscard]] base::result<std::string> default_path();
 
+/// What a network file system of this type (statfs) is called; empty: it is none. Shared memory
+/// maps do not work across machines, nor does the kernel's word on processes.
+[[nodiscard]] std::string_view network_file_system(std::uint64_t type);
+
 struct place {
   std::string path;
   descriptor folder;

@@ -113,6 +113,15 @@ base::result<machine_identity> this_machine() {
     return base::fail(errc::unavailable, "cannot read /proc/self/ns/pid: local: needs /proc");
   }
   here.pid_namespace = space.st_ino;
+  // A /proc of another pid namespace (unshare --pid without --mount-proc) tells of other processes
+  // under our pids: then the living could be taken for dead.
+  std::array<char, 32> self{};
+  const ssize_t length = ::readlink("/proc/self", self.data(), self.size() - 1);
+  if (length <= 0 || std::string_view(self.data()) != std::to_string(::getpid())) {
+    return base::fail(errc::unavailable,
+                      "/proc belongs to another pid namespace: local: needs its own; mount it "
+                      "(unshare --mount-proc, or mount -t proc proc /proc)");
+  }
   // Kernels before 5.6 have no time namespaces: then all processes share one.
   here.time_namespace = ::stat("/proc/self/ns/time", &space) == 0 ? space.st_ino : 0;
   return here;
