@@ -190,7 +190,10 @@ TEST_F(Kills, OfEverybodyAtOnceLetANewcomerIn) {
   for (int round = 0; round < 60; ++round) {
     revive();
     const auto some = board_->entries.load() + 1 + draw_.below(40);
-    ASSERT_TRUE(eventually([&] { return board_->entries.load() >= some; }));
+    ASSERT_TRUE(eventually([&] {
+      revive();
+      return board_->entries.load() >= some;
+    }));
 
     kill_all();
 
