@@ -162,6 +162,18 @@ TEST_F(Deaths, APidThatWasGivenAgainBelongsToNobodyInTheStore) {
   EXPECT_TRUE(mine.try_acquire()) << "the living process has another start time";
 }
 
+TEST_F(Deaths, APidWhoseStartTimeNobodyCouldReadIsAliveAsLongAsThePid) {
+  auto store = local::local_store::find_or_open(*local::parse_address(address()));
+  ASSERT_TRUE(store);
+  holder_process stranger{address(), "elsewhere"};
+  plant_holder(**store, {.pid = stranger.pid(), .started = 0});
+
+  mutex mine{open(), "door"};
+  EXPECT_FALSE(mine.try_acquire());
+  stranger.kill();
+  EXPECT_TRUE(mine.try_acquire());
+}
+
 TEST_F(Deaths, APidWithItsOwnStartTimeIsAlive) {
   auto store = local::local_store::find_or_open(*local::parse_address(address()));
   ASSERT_TRUE(store);

@@ -77,8 +77,10 @@ watched_process::watched_process(const process_identity& who) {
     return;
   }
   // Held now: whoever has this pid keeps it until it is reaped, so the comparison means something.
+  // A process that could not read its own start (no descriptor left) has none on record; rather than
+  // take it for dead, rely on the pid.
   const auto found = identify(who.pid);
-  if (found && found->started != who.started) handle_ = descriptor();
+  if (found && who.started != 0 && found->started != who.started) handle_ = descriptor();
 }
 
 process_state watched_process::state() const noexcept {
