@@ -102,7 +102,7 @@ class living_child {
       ::close(end[1]);
       ::close(ready[0]);
       try {
-        const auto kept = make();
+        [[maybe_unused]] const auto kept = make();
         static_cast<void>(::write(ready[1], "+", 1));
         char byte = 0;
         while (::read(end[0], &byte, 1) < 0 && errno == EINTR) {
