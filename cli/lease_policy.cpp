@@ -10,7 +10,7 @@ lease_policy::lease_policy(milliseconds lease_length, milliseconds grace, bool f
     : kill_ahead_(std::clamp(lease_length / 100, milliseconds{10}, milliseconds{250})),
       grace_(fixed ? grace : std::min(grace, lease_length * 3 / 10)),
       // Often enough that the guard learns of every renewal well before the deadline it knows.
-      look_every_(std::max(lease_length / 6, milliseconds{1})),
+      look_every_(std::max(lease_length / 12, milliseconds{1})),
       fixed_(fixed) {
   grace_ = std::max(grace_, kill_ahead_);
 }

@@ -51,9 +51,9 @@ TEST(LeasePolicy, AsksToBeAskedBeforeAnythingFallsDue) {
   const lease_policy policy{30s, 5s, false};
   const auto deadline = start + 30s;
 
-  EXPECT_EQ(policy.decide(lease_state::held, deadline, start).ask_again, start + 5s);
-  EXPECT_EQ(policy.decide(lease_state::held, deadline, start + 22s).ask_again, start + 25s);
-  EXPECT_EQ(policy.decide(lease_state::suspect, deadline, start + 26s).ask_again,
+  EXPECT_EQ(policy.decide(lease_state::held, deadline, start).ask_again, start + 2500ms);
+  EXPECT_EQ(policy.decide(lease_state::held, deadline, start + 23s).ask_again, start + 25s);
+  EXPECT_EQ(policy.decide(lease_state::suspect, deadline, start + 28s).ask_again,
             deadline - policy.kill_ahead());
 }
 

@@ -5,7 +5,7 @@ import subprocess
 import time
 import unittest
 
-from kit import COMMAND, LocalTest, Screen, wait_until
+from kit import COMMAND, LocalTest, Screen, pending_signals, wait_until
 
 HOLD = "echo held >> $DIR/holding; read line"
 
@@ -109,6 +109,8 @@ class Waiting(ContentionTest):
         self.wait_for_waiters("x", 1)
         for number in (signal.SIGTSTP, signal.SIGUSR1, signal.SIGWINCH, signal.SIGCONT):
             waiter.send_signal(number)
+        # One that is still pending when the command starts would be passed on to it.
+        wait_until(lambda: not pending_signals(waiter.pid), "the signals to be read")
         self.let_go(holder)
         self.assertEqual(self.end_of(waiter), (3, ""))
 

@@ -50,6 +50,14 @@ def state_of(pid):
     return fields[0] if fields else None
 
 
+def pending_signals(pid):
+    """The set of signals that wait for the process, as a number."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("ShdPnd:"):
+            return int(line.split()[1], 16)
+    raise AssertionError("no ShdPnd in /proc/PID/status")
+
+
 def group_members(group):
     """The living processes of a process group."""
     found = []
