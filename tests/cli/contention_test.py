@@ -42,6 +42,13 @@ class Waiting(ContentionTest):
         self.assertEqual(self.sallyport("run", "-w", "0.1", "-E", "9", "x", "--", "true").returncode, 9)
         self.assertEqual(self.sallyport("run", "-w", "0", "x", "--", "true").returncode, 75)
 
+    def test_a_broken_store_is_not_taken_for_a_held_lock(self):
+        for command in (["run", "-n", "x", "--", "touch", str(self.folder / "ran")], ["ls"], ["who", "x"]):
+            told = self.sallyport(command[0], "--store", "local:/proc/no-such-folder", *command[1:])
+            self.assertEqual((told.returncode, told.stdout), (69, ""), told.stderr)
+            self.assertTrue(told.stderr.startswith("sallyport: "), told.stderr)
+        self.assertFalse((self.folder / "ran").exists())
+
     def test_a_limited_wait_ends_in_time(self):
         self.hold()
         began = time.monotonic()
