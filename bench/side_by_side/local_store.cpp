@@ -1,12 +1,11 @@
 #include "bench/micro/timed_loop.hpp"
+#include "bench/side_by_side/bench_folder.hpp"
 #include "bench/side_by_side/process_group.hpp"
 #include "bench/side_by_side/programs.hpp"
 #include <sallyport/client.hpp>
 #include <sallyport/mutex.hpp>
 
-#include <cstdlib>
 #include <fcntl.h>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,27 +21,6 @@ constexpr double uncontended_bar = 4;
 constexpr double handoff_bar = 5;
 constexpr double changes_bar = 1.0 / 3;
 constexpr double fairness_bar = 1.05;
-
-/// A folder for one measurement, on the file system of the temporary folder.
-class bench_folder {
- public:
-  bench_folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "bench-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = pattern;
-  }
-  bench_folder(const bench_folder&) = delete;
-  bench_folder& operator=(const bench_folder&) = delete;
-  ~bench_folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] std::string store() const { return "local:" + path_ + "/store"; }
-  [[nodiscard]] std::string file() const { return path_ + "/lock"; }
-
- private:
-  std::string path_;
-};
 
 int open_lock_file(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -10,4 +10,7 @@ namespace sallyport::bench {
 /// The embedded store beside flock(2): alone, and between eight processes.
 [[nodiscard]] std::vector<program> local_store_programs();
 
+/// The command beside flock(1): the whole life of `run NAME -- true`.
+[[nodiscard]] std::vector<program> command_programs();
+
 }  // namespace sallyport::bench

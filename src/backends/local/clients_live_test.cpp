@@ -196,6 +196,21 @@ TEST_F(LocalClients, OfOneFolderMeetHoweverItIsSpelled) {
   expect_present();
 }
 
+TEST_F(LocalClients, LeaveNothingOpenToProgramsThatAreExecuted) {
+  for (const char* const map : {"&map=yes", "&map=no"}) {
+    const std::string own = folder() + (map[5] == 'y' ? "" : "-unmapped");
+    const auto store = client::open("local:" + own + "?size=1M" + map);
+
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const auto target = std::filesystem::read_symlink(entry.path(), gone);
+      if (gone || !target.string().starts_with(own)) continue;
+      const int number = std::stoi(entry.path().filename());
+      EXPECT_EQ(::fcntl(number, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC) << target;
+    }
+  }
+}
+
 TEST_F(LocalClients, ThatCloseDoNotTakeThePresenceOfOthersAway) {
   const auto steady = client::open(address());
   for (int i = 0; i < 20; ++i) ASSERT_EQ(try_open(address()), "ok");

@@ -4,7 +4,9 @@
 #include <sallyport/error.hpp>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -34,13 +36,37 @@ std::string_view view(const MDB_val& value) noexcept {
   return {static_cast<const char*>(value.mv_data), value.mv_size};
 }
 
+/// LMDB leaves its descriptors open to programs that this one executes: a child could write to the
+/// store through them. Of two (without the write map) only the first is told; the other is looked
+/// for.
+void close_on_exec(MDB_env* environment, bool two) {
+  mdb_filehandle_t first = -1;
+  struct stat wanted {};
+  if (mdb_env_get_fd(environment, &first) != 0 || ::fstat(first, &wanted) != 0) return;
+  ::fcntl(first, F_SETFD, FD_CLOEXEC);
+  DIR* const all = two ? ::opendir("/proc/self/fd") : nullptr;
+  if (all == nullptr) return;
+  while (const dirent* const entry = ::readdir(all)) {
+    const int number = std::atoi(entry->d_name);
+    struct stat found {};
+    if (::fstat(number, &found) == 0 && found.st_dev == wanted.st_dev &&
+        found.st_ino == wanted.st_ino) {
+      ::fcntl(number, F_SETFD, FD_CLOEXEC);
+    }
+  }
+  ::closedir(all);
+}
+
 base::result<MDB_env*> open_environment(int folder, const std::string& name,
                                         std::uint64_t map_bytes, unsigned flags, mode_t mode) {
   MDB_env* environment = nullptr;
   int error = mdb_env_create(&environment);
   if (error == 0) error = mdb_env_set_mapsize(environment, map_bytes);
   if (error == 0) error = mdb_env_open(environment, path_in(folder, name).c_str(), flags, mode);
-  if (error == 0) return environment;
+  if (error == 0) {
+    close_on_exec(environment, (flags & MDB_WRITEMAP) == 0);
+    return environment;
+  }
   if (environment != nullptr) mdb_env_close(environment);
   return tl::unexpected(lmdb_failure(error, "open the store's file '" + name + "'"));
 }

@@ -67,6 +67,7 @@ base::result<std::shared_ptr<session>> session::open(std::shared_ptr<local_store
     return tl::unexpected(system_failure(errno, "open a client of the store"));
   }
 
+  store->bury_some();
   const auto soon = lease_clock::now() + local_store::housekeeping_patience;
   std::vector<notice> nobody;
   const auto number = store->transact(soon, 0, nobody, [&](lock_rules& rules) {
@@ -85,7 +86,6 @@ base::result<std::shared_ptr<session>> session::open(std::shared_ptr<local_store
     store->bury(*number, local_store::housekeeping_patience);
     return tl::unexpected(system_failure(errno, "open a client of the store"));
   }
-  store->bury_some();
   return std::make_shared<session>(std::move(store), request.listener, *number, std::move(*mail),
                                    std::move(everything), std::move(attention), std::move(bell));
 }
