@@ -34,8 +34,9 @@ enum class break_style : std::uint8_t {
 /// Thread safety: all members. In a forked child every handle of the parent is dead (errc::forked).
 class client {
  public:
-  /// Opens the store at `uri`: "memory:" (a private store of this process), "memory:NAME" (shared
-  /// inside this process). Checks the address; an unreachable store shows at the first use. Throws
+  /// Opens the store at `uri`: "local:" or "" (all processes of this machine), "local:/path" (a
+  /// store of its own in that folder), "memory:" (a private store of this process), "memory:NAME"
+  /// (shared inside this process). Checks the address; an unreachable store shows at the first use. Throws
   /// lock_error: bad_uri, unknown_scheme, bad_option. A password belongs into the environment or a
   /// file, not into a string that ends up in a log.
   static client open(std::string_view uri, client_options options = {});
