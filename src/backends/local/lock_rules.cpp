@@ -587,7 +587,7 @@ std::vector<client_number> lock_rules::dead_clients(std::uint64_t random, std::s
     next = one + 1;
   }
   std::ranges::sort(found);
-  found.erase(std::ranges::unique(found).begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }
 
