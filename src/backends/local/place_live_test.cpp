@@ -203,7 +203,8 @@ TEST(LocalFolderOnANetwork, IsRecognisedByTheFileSystemsType) {
   EXPECT_EQ(network_file_system(0xfe534d42), "SMB");
   EXPECT_EQ(network_file_system(FUSE_SUPER_MAGIC), "FUSE");
   EXPECT_EQ(network_file_system(0x0BD00BD0), "Lustre");
-  for (const std::uint64_t here : {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, TMPFS_MAGIC}) {
+  for (const auto here :
+       std::initializer_list<std::uint64_t>{EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, TMPFS_MAGIC}) {
     EXPECT_EQ(network_file_system(here), "");
   }
   EXPECT_EQ(network_file_system(BTRFS_SUPER_MAGIC), "");
