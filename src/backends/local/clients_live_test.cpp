@@ -263,6 +263,40 @@ TEST_F(LocalClients, OpenAndCloseAtTheSameTimeInThreadsAndProcesses) {
   expect_present();
 }
 
+TEST_F(LocalClients, LeaveNoDescriptorToAnExecutedChild) {
+  const auto descriptors = [] {
+    std::vector<int> numbers;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      numbers.push_back(std::stoi(entry.path().filename().string()));
+    }
+    return numbers;
+  };
+  const auto before = descriptors();
+  const auto store = client::open(address());
+  mutex lock{store, "door"};
+  const auto held = lock.acquire();
+  const auto other = client::open(address());
+  mutex same{other, "door", {.local_turns = 1}};
+  EXPECT_FALSE(same.try_acquire_for(10ms));
+
+  for (const int number : descriptors()) {
+    if (std::ranges::find(before, number) != before.end()) continue;
+    const int flags = ::fcntl(number, F_GETFD);
+    if (flags < 0) continue;  // the listing's own
+    std::error_code ignored;
+    EXPECT_NE(flags & FD_CLOEXEC, 0)
+        << std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(number), ignored);
+  }
+}
+
+TEST_F(LocalClients, KeepToTheSizeAndMapOfTheFirst) {
+  const auto first = client::open(address());
+  EXPECT_EQ(try_open("local:" + folder() + "?size=64M&map=no"), "ok");
+  EXPECT_EQ(in_child([&] { return try_open("local:" + folder() + "?size=64M&map=no"); }), "ok");
+  const std::string state = folder() + "/state-" + this_machine().value().boot_id + ".mdb";
+  EXPECT_EQ(std::filesystem::file_size(state), 1U << 20U);
+}
+
 // --- Who hears ----------------------------------------------------------------------------------------
 
 /// Without wake-ups a waiter would find out after seconds only.
