@@ -132,6 +132,18 @@ TEST_F(Deaths, OfACompanionAloneChangeNothing) {
   EXPECT_TRUE(time_to_enter([&] { wrapper.kill(); }));
 }
 
+TEST_F(Deaths, OfACompanionBeforeTheClientOpensAreToldAtOnce) {
+  holder_process companion = start();
+  const auto pid = companion.pid();
+  companion.kill();
+  try {
+    static_cast<void>(open({.companion_pid = pid}));
+    ADD_FAILURE() << "nobody runs under that pid";
+  } catch (const lock_error& error) {
+    EXPECT_EQ(error.code(), errc::bad_option);
+  }
+}
+
 /// Puts a holder into the store whose client has this process behind it.
 void plant_holder(local::local_store& store, const local::process_identity& who) {
   std::vector<local::notice> own;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <string>
@@ -202,6 +203,26 @@ TEST_F(Kills, OfEverybodyAtOnceLetANewcomerIn) {
 
   report("everybody", began);
   expect_nothing_left();
+}
+
+TEST_F(Kills, InTheMakingOfAStoreLeaveTheNextToMakeIt) {
+  mode_ = "mutex";
+  for (int round = 0; round < 60; ++round) {
+    std::filesystem::remove_all(folder() + "/store");
+    for (std::size_t slot = 0; slot < 2; ++slot) start(slot);
+    started_.at(0) = started_.at(1) = true;
+
+    pause_for(std::chrono::microseconds{draw_.below(8000)});
+    kill_all();
+
+    // Tokens of a new folder begin anew.
+    board_->newest_any = board_->newest_exclusive = 0;
+    expect_newcomer_enters(mutex{open(), "door"});
+    expect_nothing_left();
+    if (HasFailure()) break;
+    board_->newest_any = board_->newest_exclusive = 0;
+  }
+  EXPECT_EQ(board_->troubles.load(), 0U) << board_->first_trouble.data();
 }
 
 }  // namespace

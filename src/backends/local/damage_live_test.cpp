@@ -11,6 +11,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <sstream>
 
 // What a store does with files that are not what it wrote: damaged, of another boot, of other
@@ -180,6 +181,43 @@ TEST_F(LocalStoreFiles, LiveWithOneTornTokenSlot) {
     EXPECT_GT(draw(), before) << "slot " << slot;
     write(tokens(), whole);
   }
+}
+
+TEST(LocalTokenMark, IsTheOldOrTheNewOneWhereverAWriteWasTorn) {
+  const token_mark old{.sequence = 8, .high_water = 1000, .store = {1, 2}};
+  const token_mark older{.sequence = 7, .high_water = 900, .store = {1, 2}};
+  const token_mark newer{.sequence = 9, .high_water = 2000, .store = {1, 2}};
+  std::string file;
+  for (const token_mark& mark : {old, older}) {
+    const token_slot slot = encode(mark);
+    file.append(reinterpret_cast<const char*>(slot.data()), slot.size());
+  }
+  const token_slot next = encode(newer);
+
+  for (std::size_t torn = 0; torn <= token_slot_bytes; torn += torn < 128 ? 1 : 61) {
+    std::string image = file;
+    image.replace(token_slot_bytes, torn, reinterpret_cast<const char*>(next.data()), torn);
+    const auto read = read_marks(std::as_bytes(std::span{image}));
+    ASSERT_TRUE(read);
+    EXPECT_TRUE(*read == old || *read == newer) << torn;
+  }
+}
+
+TEST_F(LocalStoreFiles, ReserveTokensAcrossProcessesWithoutGoingBack) {
+  ASSERT_NE(draw(), 0U);
+  const descriptor place(::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  auto one = token_file::open(place.number(), 0600);
+  auto other = token_file::open(place.number(), 0600);
+  ASSERT_TRUE(one && other);
+  std::uint64_t last = (*one)->mark().high_water;
+  for (int i = 0; i < 10; ++i) {
+    const auto reserved = (i % 3 == 0 ? *one : *other)->reserve(last);
+    ASSERT_TRUE(reserved);
+    EXPECT_GT(*reserved, last);
+    last = *reserved;
+  }
+  std::filesystem::remove(gate());
+  EXPECT_GT(draw(), last);
 }
 
 TEST_F(LocalStoreFiles, AreRefusedAndLeftAloneWithoutAGoodTokenSlot) {
