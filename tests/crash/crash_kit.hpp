@@ -30,7 +30,9 @@ class crash_test : public testing::Test {
   ~crash_test() override;
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
-  [[nodiscard]] std::string address() const { return "local:" + folder_ + "/store?size=1M"; }
+  [[nodiscard]] std::string address() const {
+    return "local:" + folder_ + "/store?size=1M&map=" + map_;
+  }
   [[nodiscard]] std::string board_file() const { return folder_ + "/board"; }
   [[nodiscard]] client open(client_options options = {}) const;
   [[nodiscard]] std::vector<std::string> files_of_store() const;
@@ -39,6 +41,8 @@ class crash_test : public testing::Test {
   std::size_t sweep() const;
   /// Nobody is attached, nothing is held: after a sweep nothing may be left but the counters.
   void expect_nothing_left() const;
+
+  std::string map_ = "yes";
 
  private:
   std::string folder_;

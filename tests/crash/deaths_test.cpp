@@ -161,6 +161,26 @@ void plant_holder(local::local_store& store, const local::process_identity& who)
   ASSERT_TRUE(planted && *planted);
 }
 
+TEST_F(Deaths, TakeTheWatchesOfTheDeadAway) {
+  {
+    auto store = local::local_store::find_or_open(*local::parse_address(address()));
+    ASSERT_TRUE(store);
+    holder_process stranger{address(), "elsewhere"};
+    const auto identity = local::identify(stranger.pid());
+    ASSERT_TRUE(identity);
+    std::vector<local::notice> own;
+    const auto planted =
+        (*store)->transact(lease_clock::now() + 5s, 0, own, [&](local::lock_rules& rules) {
+          const auto client = rules.add_client({.process = *identity, .companion = {}}, "ghost");
+          for (const char* name : {"door", "gate", "port"}) rules.watch(client, name, true);
+          return true;
+        });
+    ASSERT_TRUE(planted);
+    stranger.kill();
+  }
+  expect_nothing_left();
+}
+
 TEST_F(Deaths, APidThatWasGivenAgainBelongsToNobodyInTheStore) {
   auto store = local::local_store::find_or_open(*local::parse_address(address()));
   ASSERT_TRUE(store);

@@ -157,6 +157,18 @@ TEST_F(Kills, LeaveAMutexWholeAndFree) {
   expect_nothing_left();
 }
 
+TEST_F(Kills, LeaveAMutexWholeAndFreeWithoutASharedMap) {
+  const auto began = lease_clock::now();
+  mode_ = "mutex";
+  map_ = "no";
+
+  kill_one_after_the_other(300);
+  expect_newcomer_enters(mutex{open(), "door"});
+
+  report("mutex, map=no", began);
+  expect_nothing_left();
+}
+
 TEST_F(Kills, LeaveASharedMutexWholeAndFree) {
   const auto began = lease_clock::now();
   mode_ = "mixed";

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <linux/magic.h>
 #include <pwd.h>
+#include <sys/resource.h>
 #include <thread>
 
 namespace sallyport::backends::local {
@@ -257,6 +258,38 @@ TEST_F(LocalFolder, OnADiskThatFillsUpLaterGoesOn) {
     });
     EXPECT_EQ(said, "ok ok") << "map=" << map;
   }
+}
+
+TEST_F(LocalFolder, ThatCannotBeWrittenForAWhileGivesErrorsAndGoesOn) {
+  const std::string said = in_child([&]() -> std::string {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const auto store = client::open("local:" + path("/store?size=1M&map=no"));
+    mutex first{store, "first"};
+    auto kept = first.acquire();
+    const auto let_write = [](rlim_t bytes) {
+      const rlimit limit{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+      if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) throw std::runtime_error("setrlimit");
+    };
+
+    let_write(0);
+    std::string text;
+    mutex second{store, "second"};
+    for (int i = 0; i < 3; ++i) {
+      try {
+        text += second.try_acquire() ? "in " : "busy ";
+      } catch (const lock_error& error) {
+        text += error.code() == errc::unavailable ? "unavailable " : error.what();
+      }
+    }
+    let_write(RLIM_INFINITY);
+
+    text += second.try_acquire() ? "in " : "busy ";
+    text += kept.valid() ? "valid " : "lost ";
+    text += to_string(kept.release());
+    return text;
+  });
+
+  EXPECT_EQ(said, "unavailable unavailable unavailable in valid released");
 }
 
 TEST_F(LocalFolder, ThatIsFullOfLocksSaysSoAndTakesReleases) {
