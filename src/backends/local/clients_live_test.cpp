@@ -290,9 +290,9 @@ TEST_F(LocalClients, LeaveNoDescriptorToAnExecutedChild) {
 }
 
 TEST_F(LocalClients, KeepToTheSizeAndMapOfTheFirst) {
-  const auto first = client::open(address());
-  EXPECT_EQ(try_open("local:" + folder() + "?size=64M&map=no"), "ok");
+  ASSERT_EQ(try_open(address()), "ok");
   EXPECT_EQ(in_child([&] { return try_open("local:" + folder() + "?size=64M&map=no"); }), "ok");
+  EXPECT_EQ(try_open("local:" + folder() + "?size=64M&map=no"), "ok");
   const std::string state = folder() + "/state-" + this_machine().value().boot_id + ".mdb";
   EXPECT_EQ(std::filesystem::file_size(state), 1U << 20U);
 }
@@ -348,15 +348,15 @@ TEST_F(LocalWaiters, OfOneClientAreWokenForDifferentNamesInAnyOrder) {
 }
 
 TEST_F(LocalWaiters, AreWokenByTheWatchdogWhenAHolderDies) {
-  const auto waiting = open_slow();
-  const auto holding = open_slow();
-  mutex lock_a{holding, "a", {.local_turns = 1}};
-  auto held_a = lock_a.acquire();
   living_child holder([&] {
     auto store = std::make_unique<client>(client::open(address()));
     mutex lock{*store, "b", {.lease_length = 60s}};
     return std::pair(std::move(store), lock.acquire());
   });
+  const auto waiting = open_slow();
+  const auto holding = open_slow();
+  mutex lock_a{holding, "a", {.local_turns = 1}};
+  auto held_a = lock_a.acquire();
   auto waits_a = wait_for(waiting, "a");
   await_waiter(holding, "a");
   auto waits_b = wait_for(waiting, "b");

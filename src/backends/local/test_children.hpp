@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -55,6 +56,7 @@ template <class Work>
 std::string in_child(Work work) {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return "no pipe";
+  std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child == 0) {
     ::close(ends[0]);
@@ -97,6 +99,7 @@ class living_child {
     std::array<int, 2> ready{-1, -1};
     std::array<int, 2> end{-1, -1};
     if (::pipe2(ready.data(), O_CLOEXEC) != 0 || ::pipe2(end.data(), O_CLOEXEC) != 0) return;
+    std::fflush(nullptr);
     pid_ = ::fork();
     if (pid_ == 0) {
       ::close(end[1]);
