@@ -3,11 +3,13 @@
 #include "backends/local/process.hpp"
 #include "tests/crash/crash_kit.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <optional>
 #include <spawn.h>
 #include <string>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 // Who counts as dead: processes that forked, executed, have a companion, or whose pid was given
@@ -90,6 +92,39 @@ TEST_F(Deaths, AForkedChildIsAContenderOfItsOwn) {
   mutex another{open(), "another"};
   EXPECT_TRUE(another.try_acquire()) << "the child is gone";
   EXPECT_EQ(parent.ask("release"), "released");
+}
+
+TEST_F(Deaths, AForkedChildOpensWhileThreadsOfItsParentDoToo) {
+  std::atomic<bool> enough{false};
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      while (!enough) static_cast<void>(open());
+    });
+  }
+  for (int round = 0; round < 50 && !HasFailure(); ++round) {
+    pause_for(std::chrono::microseconds{200 * (round % 10)});
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int code = 1;
+      try {
+        mutex lock{open(), "round"};
+        code = lock.try_acquire_for(5s) ? 0 : 2;
+      } catch (const std::exception&) {
+        code = 3;
+      }
+      ::_exit(code);
+    }
+    int status = 0;
+    const bool over = eventually([&] { return ::waitpid(child, &status, WNOHANG) == child; }, 10s);
+    EXPECT_TRUE(over) << "the child stands still";
+    if (!over) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, &status, 0);
+    }
+    EXPECT_EQ(status, 0);
+  }
+  enough = true;
 }
 
 TEST_F(Deaths, AForkedChildsEndDoesNotTakeItsParentsPresenceAway) {

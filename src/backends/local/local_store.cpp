@@ -5,13 +5,13 @@
 #include <sallyport/error.hpp>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <sys/stat.h>
-#include <tuple>
 #include <unistd.h>
 #include <utility>
 
@@ -22,9 +22,8 @@ namespace {
 constexpr std::size_t names_at_a_time = 64;
 constexpr std::size_t clients_at_a_time = 4;
 
-/// Stores are told apart by their folder, whatever it is called. A forked child has none of its
-/// parent's.
-using store_key = std::tuple<std::uint32_t, dev_t, ino_t>;
+/// Stores are told apart by their folder, whatever it is called.
+using store_key = std::pair<dev_t, ino_t>;
 
 /// The stores of this process. Opened and closed under the mutex: a process has one attachment to a
 /// folder at most, because its record locks would go with the first of two.
@@ -37,10 +36,22 @@ struct store_registry {
   std::map<store_key, entry> stores SALLYPORT_GUARDED_BY(mutex);
 };
 
+/// A forked child has none of its parent's stores, nor the registry itself: another thread of the
+/// parent may have held its mutex at the fork.
 store_registry& registry() {
+  struct of_one_process {
+    std::uint32_t generation;
+    store_registry stores;
+  };
   // Never destroyed: clients in static storage may close after it would have been.
-  static auto* const only = new store_registry;
-  return *only;
+  static constinit std::atomic<of_one_process*> current{nullptr};
+  const std::uint32_t generation = base::fork_generation();
+  of_one_process* known = current.load();
+  if (known != nullptr && known->generation == generation) return known->stores;
+  auto* const fresh = new of_one_process{generation, {}};
+  if (current.compare_exchange_strong(known, fresh)) return fresh->stores;
+  delete fresh;
+  return known->stores;
 }
 
 std::string host_name() {
@@ -68,7 +79,7 @@ base::result<std::shared_ptr<local_store>> local_store::find_or_open(const store
   if (::fstat(where->folder.number(), &about) != 0) {
     return tl::unexpected(system_failure(errno, "look at the store's folder"));
   }
-  const store_key key{base::fork_generation(), about.st_dev, about.st_ino};
+  const store_key key{about.st_dev, about.st_ino};
   store_registry& all = registry();
   const base::mutex_lock lock(all.mutex);
   store_registry::entry& one = all.stores[key];
@@ -81,11 +92,10 @@ base::result<std::shared_ptr<local_store>> local_store::find_or_open(const store
     one.store = std::make_unique<local_store>(std::move(*held), host_name());
   }
   ++one.users;
-  return std::shared_ptr<local_store>(one.store.get(), [key](local_store*) {
-    store_registry& known = registry();
-    const base::mutex_lock closing(known.mutex);
-    const auto left = known.stores.find(key);
-    if (--left->second.users == 0) known.stores.erase(left);
+  return std::shared_ptr<local_store>(one.store.get(), [key, &all](local_store*) {
+    const base::mutex_lock closing(all.mutex);
+    const auto left = all.stores.find(key);
+    if (--left->second.users == 0) all.stores.erase(left);
   });
 }
 
