@@ -236,20 +236,38 @@ void session::hear(time_point deadline) {
   for (const client_number each : died) store->bury(each, burial_patience);
 }
 
-void session::wake() noexcept { ::eventfd_write(bell_.number(), 1); }
+void session::wake() noexcept {
+  // The driver looks at its ticket after all that it did itself.
+  if (pthread_equal(driver_.load(), pthread_self()) == 0) ::eventfd_write(bell_.number(), 1);
+}
 
-void session::listen_to_others(bool on) noexcept {
-  SALLYPORT_CHECK(
-      control(attention_.number(), EPOLL_CTL_MOD, everything_.number(), on ? EPOLLIN : 0U, 0) == 0);
+bool session::begin_hearing(listener_kind who) {
+  const base::mutex_lock lock(hearing_mutex_);
+  if (hearing_) return false;
+  hearing_ = true;
+  if (who == listener_kind::driver) {
+    driver_.store(pthread_self());
+    SALLYPORT_CHECK(control(attention_.number(), EPOLL_CTL_MOD, everything_.number(), 0, 0) == 0);
+  }
+  return true;
+}
+
+void session::end_hearing(listener_kind who) {
+  const base::mutex_lock lock(hearing_mutex_);
+  hearing_ = false;
+  if (who == listener_kind::driver) {
+    driver_.store({});
+    SALLYPORT_CHECK(control(attention_.number(), EPOLL_CTL_MOD, everything_.number(), EPOLLIN, 0) ==
+                    0);
+  }
 }
 
 backend_api::drive_outcome session::drive(backend_api::drive_ticket& ticket, time_point deadline) {
   using backend_api::drive_outcome;
   const std::shared_ptr<session> alive = shared_from_this();
-  if (hearing_.exchange(true)) return drive_outcome::not_driven;
+  if (!begin_hearing(listener_kind::driver)) return drive_outcome::not_driven;
   drive_outcome outcome = drive_outcome::finished;
   if (ticket.begin_drive(*this)) {
-    listen_to_others(false);
     while (!ticket.finished()) {
       if (lease_clock::now() >= deadline) {
         outcome = drive_outcome::deadline_passed;
@@ -261,18 +279,17 @@ backend_api::drive_outcome session::drive(backend_api::drive_ticket& ticket, tim
       break;
     }
     ticket.end_drive();
-    listen_to_others(true);
   }
-  hearing_.store(false);
+  end_hearing(listener_kind::driver);
   return outcome;
 }
 
 void session::attend() {
-  // A driver hears for everybody.
-  if (hearing_.exchange(true)) return;
   const std::shared_ptr<session> alive = shared_from_this();
-  hear(time_point::min());
-  hearing_.store(false);
+  // A driver hears for everybody.
+  if (!begin_hearing(listener_kind::watchdog)) return;
+  hear(time_point{});
+  end_hearing(listener_kind::watchdog);
 }
 
 void session::close() {

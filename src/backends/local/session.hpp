@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <pthread.h>
 #include <span>
 #include <type_traits>
 #include <unordered_map>
@@ -72,7 +73,10 @@ class session final : public std::enable_shared_from_this<session>,
   static constexpr std::size_t most_idle_watches = 64;
 
   void wake() noexcept override;
-  void listen_to_others(bool on) noexcept;
+  enum class listener_kind : std::uint8_t { driver, watchdog };
+  /// False: somebody hears already.
+  bool begin_hearing(listener_kind who) SALLYPORT_EXCLUDES(hearing_mutex_);
+  void end_hearing(listener_kind who) SALLYPORT_EXCLUDES(hearing_mutex_);
   /// Waits until something comes or the deadline has passed, and deals with it.
   void hear(time_point deadline);
   void deliver(std::vector<notice>& notices);
@@ -92,7 +96,12 @@ class session final : public std::enable_shared_from_this<session>,
   const descriptor everything_;         // an epoll of inbox, bell and peers
   const descriptor attention_;          // an epoll of `everything_`, silent while somebody drives
   const descriptor bell_;               // wakes the driver
-  std::atomic<bool> hearing_{false};
+
+  // Held over the switch of `attention_` as well: a watchdog that is woken in the middle must sleep
+  // here, not find the place taken and look again and again.
+  base::mutex hearing_mutex_;
+  bool hearing_ SALLYPORT_GUARDED_BY(hearing_mutex_) = false;
+  std::atomic<pthread_t> driver_{};  // who drives; zero: nobody
 
   base::mutex mutex_;
   std::unordered_map<holder_id, contender> contenders_ SALLYPORT_GUARDED_BY(mutex_);
