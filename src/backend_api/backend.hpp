@@ -109,6 +109,11 @@ class backend {
   virtual void break_lock(const lock_name& name, fencing_token observed, break_mode mode,
                           completion<std::monostate> done) = 0;
 
+  /// How long a holder that was let in by somebody else's release is to keep its claim back; zero:
+  /// not at all. For a backend that works on the caller's own thread, where "off the critical path"
+  /// means later: who releases before that never claims.
+  [[nodiscard]] virtual duration claim_delay() const { return duration::zero(); }
+
   /// Runs the backend's I/O on the calling thread until the ticket is finished or the deadline has
   /// come. Completions of other callers may run here too. A backend whose library has its own
   /// threads answers not_driven at once.

@@ -184,7 +184,8 @@ std::shared_ptr<const runtime::lock_spec> client_state::make_spec(
                                   .clock_drift = options_.clock_drift,
                                   .heartbeat = options_.heartbeat,
                                   .request_timeout = options_.request_timeout,
-                                  .store_patience = options_.store_patience})};
+                                  .store_patience = options_.store_patience,
+                                  .claim_delay = inside_->store->claim_delay()})};
   if (2 * spec.times.margin > spec.times.lease_length) {
     refuse(errc::bad_option,
            "clock_drift and the store's own inaccuracy leave less than half of so short a lease; "

@@ -19,6 +19,7 @@ time_point on_renewal_grid(time_point when, duration lease_length) {
 lease_keeper::lease_keeper(const timing& times, const confirmation& first, time_point now)
     : lease_length_(times.lease_length),
       claim_window_(times.claim_window),
+      claim_delay_(times.claim_delay),
       margin_(times.margin),
       renew_(times.renew) {
   accept(first, now);
@@ -38,7 +39,10 @@ void lease_keeper::accept(const confirmation& proof, time_point now) noexcept {
 }
 
 keeper_actions lease_keeper::begin(time_point now) {
-  if (provisional_) renew_at_ = now;
+  if (provisional_) {
+    const bool time_enough = now + 4 * claim_delay_ < deadline_;
+    renew_at_ = time_enough ? now + claim_delay_ : now;
+  }
   return advance(now);
 }
 

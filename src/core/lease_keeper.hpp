@@ -47,7 +47,8 @@ class lease_keeper {
   /// REQUIRES: the confirmation leaves something: counted_from + span - margin > now.
   lease_keeper(const timing& times, const confirmation& first, time_point now);
 
-  /// The claim of a provisional grant is due at once, whatever the renewal mode.
+  /// The claim of a provisional grant is due after the claim delay, whatever the renewal mode; at
+  /// once when little of the window is left.
   [[nodiscard]] keeper_actions begin(time_point now);
   [[nodiscard]] keeper_actions on_timer(time_point now);
   [[nodiscard]] keeper_actions on_confirmed(const confirmation& proof, time_point now);
@@ -89,6 +90,7 @@ class lease_keeper {
   time_point suspect_at_;
   duration lease_length_;
   duration claim_window_;
+  duration claim_delay_;
   duration margin_;
   std::uint32_t failures_ = 0;
   renewal renew_;

@@ -436,6 +436,25 @@ TEST(LeaseKeeper, KeepsItsDeadlineOnceEnded) {
 
 // ---- handed over, not claimed ----
 
+TEST(LeaseKeeper, KeepsItsClaimBackWhereTheBackendAsksForIt) {
+  timing times = usual_times();
+  times.claim_delay = 100ms;
+  lease_keeper keeper{times, handed_over(at(0s)), at(0s)};
+
+  EXPECT_EQ(keeper.begin(at(0s)), nothing);
+  EXPECT_EQ(keeper.wake_at(), at(100ms));
+  EXPECT_EQ(keeper.on_timer(at(100ms)), renew);
+}
+
+TEST(LeaseKeeper, ClaimsAtOnceWhenLittleOfTheWindowIsLeft) {
+  timing times = usual_times();
+  times.claim_delay = 100ms;
+  const time_point late = at(3s - times.margin - 300ms);
+  lease_keeper keeper{times, handed_over(at(0s)), late};
+
+  EXPECT_EQ(keeper.begin(late), renew);
+}
+
 TEST(LeaseKeeper, ClaimsAHandedOverGrantAtOnce) {
   lease_keeper keeper{usual_times(), handed_over(at(0s)), at(100ms)};
 

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory_resource>
+#include <memory_resource>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -71,7 +73,7 @@ struct turn_draw {};
 
 using turn_action =
     std::variant<turn_ask, turn_abandon, turn_give, turn_busy, turn_fail, turn_part, turn_draw>;
-using turn_actions = std::vector<turn_action>;
+using turn_actions = std::pmr::vector<turn_action>;
 
 /// The queue of one name inside a process: callers wait here, so that the process is one contender
 /// in the store, and the grant passes from caller to caller for a bounded number of turns and a

@@ -22,6 +22,7 @@ timing make_timing(const timing_inputs& inputs) {
   // up.
   out.claim_window =
       std::min(out.lease_length, heartbeats_per_claim_window * inputs.heartbeat + out.margin);
+  out.claim_delay = std::min(inputs.claim_delay, out.claim_window / claim_delays_per_window);
   // Short leases have short windows; the heartbeat follows, so that a grant's notice always finds a
   // young proof.
   out.heartbeat = std::min(inputs.heartbeat, out.claim_window / heartbeats_per_claim_window);

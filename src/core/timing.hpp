@@ -18,6 +18,7 @@ struct timing {
   duration margin{};  ///< taken off every deadline: drift x lease + what the store may expire early
   duration heartbeat{};      ///< a waiter asks again at least this often
   duration claim_window{};   ///< a handed-over grant is good for this long until it is claimed
+  duration claim_delay{};    ///< how long the claim of such a grant is kept back
   duration ticket_length{};  ///< a place in the queue lives this long without being asked for
   duration request_timeout{};
   duration store_patience{};
@@ -34,12 +35,15 @@ struct timing_inputs {
   duration heartbeat{};
   duration request_timeout{};
   duration store_patience{};
+  duration claim_delay{};  ///< what the backend asks for
 };
 
 /// Claim windows are min(lease, this many heartbeats + margin): longer than a heartbeat plus its
 /// round trip, so that a waiter always has proof, younger than the window, that it was still
 /// waiting.
 inline constexpr int heartbeats_per_claim_window = 3;
+/// A claim is kept back for a small part of its window at most.
+inline constexpr int claim_delays_per_window = 16;
 /// A waiter that missed this many heartbeats is dead.
 inline constexpr int heartbeats_per_ticket = 4;
 

@@ -101,6 +101,16 @@ TEST(Timing, BoundsTheClaimWindowByAShortLease) {
   EXPECT_EQ(make_timing(inputs).claim_window, 900ms);
 }
 
+TEST(Timing, KeepsAClaimBackForASmallPartOfItsWindowAtMost) {
+  timing_inputs inputs = usual_inputs();
+  EXPECT_EQ(make_timing(inputs).claim_delay, 0s);
+
+  inputs.claim_delay = 5ms;
+  EXPECT_EQ(make_timing(inputs).claim_delay, 5ms);
+  inputs.lease_length = 32ms;
+  EXPECT_EQ(make_timing(inputs).claim_delay, 2ms);
+}
+
 TEST(Timing, BeatsFasterForAShortLease) {
   timing_inputs inputs = usual_inputs();
   inputs.lease_length = 900ms;

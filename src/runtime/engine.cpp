@@ -73,7 +73,7 @@ void engine::acquire(acquire_waiter& caller, const std::shared_ptr<const lock_sp
         caller.number_ = next_waiter_++;
         caller.value_ = value;
         if (may_wait) timers_.arm(caller, wait_until);
-        core::turn_actions actions;
+        core::turn_actions actions{&out.arena};
         where.turns.want(caller.number_,
                          {.taker = &caller,
                           .lease_length = spec->times.lease_length,
@@ -111,7 +111,7 @@ void engine::stop_waiting(acquire_waiter& caller, bool cancelled, outbox& out) {
   const core::waiter_number number = caller.number_;
   finish(caller, std::move(outcome), out);
   if (where != nullptr) {
-    core::turn_actions actions;
+    core::turn_actions actions{&out.arena};
     where->turns.cancel(number, actions);
     follow(*where, actions, out);
   } else if (solo != nullptr) {
@@ -146,7 +146,7 @@ void engine::release(lease_record& turn, word_waiter* caller) {
       if (who->home == nullptr) {
         part(*who, core::farewell::kind::release, caller, out);
       } else {
-        core::turn_actions actions;
+        core::turn_actions actions{&out.arena};
         // With a downgrade under way readers may be inside: no next writer enters under this grant.
         const bool may_stay = mine.keeper.fresh(out.now) && who->downgrader == nullptr;
         const bool left = who->home->turns.leave(turn.turn, may_stay, out.now, actions);
@@ -383,7 +383,7 @@ void engine::renewal_answered(renew_outcome& outcome, outbox& out) {
   mine = who->as_holding();  // the lease may have ended just now
   if (mine == nullptr || who->over) return;
   if (drew) {
-    core::turn_actions actions;
+    core::turn_actions actions{&out.arena};
     who->home->turns.drew(confirmed != nullptr ? std::optional{confirmed->tokens} : std::nullopt,
                           actions);
     follow(*who->home, actions, out);
@@ -432,7 +432,7 @@ void engine::downgrade_answered(const holder_id& id, base::result<renew_answer> 
         // A reader from now on: it leaves the local queue of writers, and the next of those asks
         // the store.
         where->current = nullptr;
-        core::turn_actions actions;
+        core::turn_actions actions{&out.arena};
         where->turns.detach(actions);
         follow(*where, actions, out);
       }

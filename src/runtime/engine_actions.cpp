@@ -75,7 +75,7 @@ void engine::attempt_ended(party& who, core::attempt_outcome outcome, outbox& ou
                 .turn = nullptr,
                 .permits = prize.permits});
     if (who.home != nullptr) {
-      core::turn_actions actions;
+      core::turn_actions actions{&out.arena};
       who.home->turns.won(prize.tokens, out.now, actions);
       follow(*who.home, actions, out);
     } else if (solo != nullptr) {
@@ -93,7 +93,7 @@ void engine::attempt_ended(party& who, core::attempt_outcome outcome, outbox& ou
     who.over = true;
     out.dead.push_back(&who);
   }
-  core::turn_actions actions;
+  core::turn_actions actions{&out.arena};
   if (auto* why = std::get_if<base::failure>(&outcome)) {
     if (where != nullptr) where->turns.failed(*why, actions);
     if (solo != nullptr) finish(*solo, *why, out);
@@ -215,7 +215,7 @@ void engine::grant_lost(party& who, outbox& out) {
   who.life = std::move(going);
   rearm(who);
   if (where != nullptr) {
-    core::turn_actions actions;
+    core::turn_actions actions{&out.arena};
     where->turns.lost(actions);
     follow(*where, actions, out);
   }

@@ -10,8 +10,11 @@
 #include "runtime/lock_spec.hpp"
 #include "runtime/timer_queue.hpp"
 
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <string>
 #include <utility>
 #include <variant>
@@ -111,18 +114,23 @@ struct outbox {
   };
 
   explicit outbox(time_point clock) : now(clock) {}
+  outbox(const outbox&) = delete;
+  outbox& operator=(const outbox&) = delete;
 
   const time_point now;
-  std::vector<acquire_waiter*> winners;
-  std::vector<acquire_waiter*> losers;
-  std::vector<word_waiter*> words;
-  std::vector<acquire_order> acquires;
-  std::vector<renew_order> renewals;
-  std::vector<renew_order> downgrades;
-  std::vector<leave_order> leaves;
-  std::vector<std::function<void()>> news;
-  std::vector<party*> dead;
-  std::vector<lane*> perhaps_idle;
+  // What one call has to do is little: it has room here, without an allocation.
+  std::array<std::byte, 1536> room;
+  std::pmr::monotonic_buffer_resource arena{room.data(), room.size()};
+  std::pmr::vector<acquire_waiter*> winners{&arena};
+  std::pmr::vector<acquire_waiter*> losers{&arena};
+  std::pmr::vector<word_waiter*> words{&arena};
+  std::pmr::vector<acquire_order> acquires{&arena};
+  std::pmr::vector<renew_order> renewals{&arena};
+  std::pmr::vector<renew_order> downgrades{&arena};
+  std::pmr::vector<leave_order> leaves{&arena};
+  std::pmr::vector<std::function<void()>> news{&arena};
+  std::pmr::vector<party*> dead{&arena};
+  std::pmr::vector<lane*> perhaps_idle{&arena};
   time_point wake = time_point::max();
 };
 
