@@ -92,6 +92,7 @@ class local_client final : public backend_api::backend {
     local::session& here = *session_;
     const holder_id who = request.holder;
     const contender_number known = here.known(who);
+    if (known != 0) here.be_heard();
     here.ask(
         known != 0 ? shortly(request.answer_by) : request.answer_by,
         [&](lock_rules& rules) { return rules.acquire(request, here.self(), known); },
@@ -128,6 +129,7 @@ class local_client final : public backend_api::backend {
 
   void watch(const lock_name& name, bool on) override {
     local::session& here = *session_;
+    here.be_heard();
     here.ask(
         soon(),
         [&](lock_rules& rules) {
@@ -212,6 +214,7 @@ void local_client::renew(std::span<const renew_request> batch) {
 void local_client::renew_into(std::span<renew_outcome> outcomes,
                               std::span<const renew_request> batch) {
   local::session& here = *session_;
+  here.be_heard();
   time_point answer_by = shortly(batch.front().answer_by);
   for (const renew_request& each : batch) answer_by = std::min(answer_by, each.answer_by);
   here.ask(

@@ -241,24 +241,40 @@ void session::wake() noexcept {
   if (pthread_equal(driver_.load(), pthread_self()) == 0) ::eventfd_write(bell_.number(), 1);
 }
 
+void session::switch_attention(bool on) noexcept {
+  if (attention_on_ == on) return;
+  attention_on_ = on;
+  SALLYPORT_CHECK(
+      control(attention_.number(), EPOLL_CTL_MOD, everything_.number(), on ? EPOLLIN : 0U, 0) == 0);
+}
+
 bool session::begin_hearing(listener_kind who) {
   const base::mutex_lock lock(hearing_mutex_);
-  if (hearing_) return false;
+  if (hearing_) {
+    attention_wanted_ = true;
+    return false;
+  }
   hearing_ = true;
   if (who == listener_kind::driver) {
     driver_.store(pthread_self());
-    SALLYPORT_CHECK(control(attention_.number(), EPOLL_CTL_MOD, everything_.number(), 0, 0) == 0);
+    switch_attention(false);
   }
   return true;
 }
 
-void session::end_hearing(listener_kind who) {
+void session::end_hearing() {
   const base::mutex_lock lock(hearing_mutex_);
   hearing_ = false;
-  if (who == listener_kind::driver) {
-    driver_.store({});
-    SALLYPORT_CHECK(control(attention_.number(), EPOLL_CTL_MOD, everything_.number(), EPOLLIN, 0) ==
-                    0);
+  driver_.store({});
+  if (std::exchange(attention_wanted_, false)) switch_attention(true);
+}
+
+void session::be_heard() {
+  const base::mutex_lock lock(hearing_mutex_);
+  if (hearing_) {
+    attention_wanted_ = true;
+  } else {
+    switch_attention(true);
   }
 }
 
@@ -280,7 +296,7 @@ backend_api::drive_outcome session::drive(backend_api::drive_ticket& ticket, tim
     }
     ticket.end_drive();
   }
-  end_hearing(listener_kind::driver);
+  end_hearing();
   return outcome;
 }
 
@@ -289,7 +305,7 @@ void session::attend() {
   // A driver hears for everybody.
   if (!begin_hearing(listener_kind::watchdog)) return;
   hear(time_point{});
-  end_hearing(listener_kind::watchdog);
+  end_hearing();
 }
 
 void session::close() {

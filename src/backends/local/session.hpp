@@ -54,7 +54,13 @@ class session final : public std::enable_shared_from_this<session>,
                 const std::vector<client_number>& in_the_way) SALLYPORT_EXCLUDES(mutex_);
   void forget(const holder_id& who) SALLYPORT_EXCLUDES(mutex_);
 
-  backend_api::drive_outcome drive(backend_api::drive_ticket& ticket, time_point deadline);
+  /// Blocks until the ticket is finished, and hears for the whole client meanwhile. Afterwards
+  /// attention_fd() stays silent until somebody needs it: who was turned away here, or who called
+  /// be_heard(). So a caller that takes turns at a busy lock does not pay for the switch.
+  backend_api::drive_outcome drive(backend_api::drive_ticket& ticket, time_point deadline)
+      SALLYPORT_EXCLUDES(hearing_mutex_);
+  /// Somebody waits for notices without driving: a holder, an observer, a waiter at its heartbeat.
+  void be_heard() SALLYPORT_EXCLUDES(hearing_mutex_);
   [[nodiscard]] int attention_fd() const noexcept { return attention_.number(); }
   void attend();
   void close();
@@ -76,7 +82,8 @@ class session final : public std::enable_shared_from_this<session>,
   enum class listener_kind : std::uint8_t { driver, watchdog };
   /// False: somebody hears already.
   bool begin_hearing(listener_kind who) SALLYPORT_EXCLUDES(hearing_mutex_);
-  void end_hearing(listener_kind who) SALLYPORT_EXCLUDES(hearing_mutex_);
+  void end_hearing() SALLYPORT_EXCLUDES(hearing_mutex_);
+  void switch_attention(bool on) noexcept SALLYPORT_REQUIRES(hearing_mutex_);
   /// Waits until something comes or the deadline has passed, and deals with it.
   void hear(time_point deadline);
   void deliver(std::vector<notice>& notices);
@@ -101,6 +108,8 @@ class session final : public std::enable_shared_from_this<session>,
   // here, not find the place taken and look again and again.
   base::mutex hearing_mutex_;
   bool hearing_ SALLYPORT_GUARDED_BY(hearing_mutex_) = false;
+  bool attention_on_ SALLYPORT_GUARDED_BY(hearing_mutex_) = true;
+  bool attention_wanted_ SALLYPORT_GUARDED_BY(hearing_mutex_) = false;
   std::atomic<pthread_t> driver_{};  // who drives; zero: nobody
 
   base::mutex mutex_;
