@@ -40,7 +40,8 @@ LAYERS = {
     "cli": {"include", "std", "system"},
     "gateway": {"include", "std", "system", "boost"},
     "examples": {"include", "std", "system"},
-    "sim": {"core", "runtime", "backend_api", "base", "include", "backends/memory", "std", "system", "tl"},
+    # The simulator runs two stores: the reference, and the rules of the embedded one without its disk and kernel.
+    "sim": {"core", "runtime", "backend_api", "base", "include", "backends/memory", "backends/local", "std", "system", "tl"},
     # The outermost folders: nothing of ours includes them, so they may look at everything.
     "bench": {"*"},
     "tests": {"*"},

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 namespace sallyport::backends::local {
@@ -30,6 +31,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr duration shortest_ask_again = milliseconds{1};
+constexpr std::size_t every_holder = std::numeric_limits<std::size_t>::max();
 constexpr std::int64_t never = time_point::max().time_since_epoch().count();
 
 base::failure damaged(std::string_view what) {
@@ -140,8 +142,8 @@ class lock_rules::operation {
   }
 
   void settle();
-  /// Removes dead holders, and serves those in the queue who live.
-  void clear_dead(client_number asker);
+  /// Removes dead holders, from up to `limit`, and serves those in the queue who live.
+  void clear_dead(client_number asker, std::size_t limit = most_holders_watched);
   void serve(bool looking_for_dead = false);
   void mark_changed() noexcept { changed_ = true; }
   /// The counts of lock() were changed from outside.
@@ -267,6 +269,10 @@ void lock_rules::operation::save_holder(const holding_record& one) {
 }
 
 void lock_rules::operation::drop_holder(const holding_record& one) {
+  if (lock_.holders == 0 || (barring(one) && lock_.barring == 0)) {
+    records().fail(damaged("a lock has more holders than it counts"));
+    return;
+  }
   --lock_.holders;
   if (barring(one)) --lock_.barring;
   dirty_ = true;
@@ -352,7 +358,10 @@ void lock_rules::operation::drop_ticket(contender_number number) {
 void lock_rules::operation::settle() {
   if (lock_.holders > 0 && time_of(lock_.may_lapse_at) <= now()) {
     lock_.may_lapse_at = never;
+    const std::uint32_t counted = lock_.holders;
+    std::uint32_t seen = 0;
     for_each_holder([&](const holding_record& one) {
+      ++seen;
       if (time_of(one.expiry) <= now()) {
         drop_holder(one);
       } else {
@@ -360,16 +369,18 @@ void lock_rules::operation::settle() {
       }
       return true;
     });
+    // A holder that is counted and not there would never lapse.
+    if (seen != counted) records().fail(damaged("a lock does not have the holders it counts"));
     dirty_ = true;
   }
   serve();
 }
 
-void lock_rules::operation::clear_dead(client_number asker) {
+void lock_rules::operation::clear_dead(client_number asker, std::size_t limit) {
   std::size_t looked_at = 0;
   for_each_holder([&](const holding_record& one) {
     if (one.tombstone == 0 && one.client != asker && dead(one.client)) drop_holder(one);
-    return ++looked_at < most_holders_watched;
+    return ++looked_at < limit;
   });
   serve(true);
 }
@@ -600,7 +611,11 @@ base::result<placed<acquire_answer>> lock_rules::acquire(const acquire_request& 
   op.settle();
   lock_record& lock = op.lock();
 
-  if (op.in_use() && lock.kind != request.kind) op.clear_dead(from);
+  // What only the dead insist on counts no more.
+  const bool disagree =
+      lock.kind != request.kind ||
+      (lock.kind == lock_kind::semaphore && lock.permits != std::max(request.permits, 1U));
+  if (op.in_use() && disagree) op.clear_dead(from);
   if (op.in_use() && lock.kind != request.kind) {
     return base::fail(errc::wrong_kind,
                       "the name is in use as a " + std::string(to_string(lock.kind)));
@@ -912,7 +927,7 @@ std::string lock_rules::sweep(std::string_view after, std::size_t limit) {
       op.drop_ticket(each->number);
       op.tell_to_look(op.ticket_after(each->number));
     }
-    op.clear_dead(0);
+    op.clear_dead(0, every_holder);
   }
   return name;
 }
