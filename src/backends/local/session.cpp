@@ -103,56 +103,35 @@ session::session(std::shared_ptr<local_store> store, backend_api::events& listen
 
 contender_number session::known(const holder_id& who) {
   const base::mutex_lock lock(mutex_);
-  const auto found = contenders_.find(who);
-  return found != contenders_.end() ? found->second.number : 0;
+  return contenders_.known(who);
 }
 
 void session::remember(const holder_id& who, contender_number number,
                        const std::vector<client_number>& in_the_way) {
   const base::mutex_lock lock(mutex_);
-  contender& one = contenders_[who];
-  one.number = number;
-  if (one.in_the_way == in_the_way) return;
-  stop_watching_for(who, one.in_the_way);
-  for (const client_number each : in_the_way) watch(each, who);
-  one.in_the_way = in_the_way;
+  contenders_.remember(who, number, in_the_way);
 }
 
 void session::forget(const holder_id& who) {
   const base::mutex_lock lock(mutex_);
-  const auto found = contenders_.find(who);
-  if (found == contenders_.end()) return;
-  stop_watching_for(who, found->second.in_the_way);
-  contenders_.erase(found);
+  contenders_.forget(who);
 }
 
-void session::stop_watching_for(const holder_id& who, const std::vector<client_number>& peers) {
-  for (const client_number each : peers) {
-    const auto found = watched_.find(each);
-    if (found != watched_.end()) found->second.by.erase(who);
-  }
-  if (watched_.size() > most_idle_watches) drop_idle_watches();
+bool session::begin_watching(client_number number) {
+  // The store looked at it a moment ago, so it is known, but for the rare case that others pushed
+  // it out.
+  auto who = store_->find_peer(number);
+  if (!who) return false;
+  listen_to(*who, number, EPOLL_CTL_ADD);
+  peers_.insert_or_assign(number, std::move(who));
+  return true;
 }
 
-void session::drop_idle_watches() {
-  std::erase_if(watched_, [&](const auto& entry) {
-    if (!entry.second.by.empty()) return false;
-    listen_to(*entry.second.who, entry.first, EPOLL_CTL_DEL);
-    return true;
-  });
-}
-
-void session::watch(client_number peer_number, const holder_id& for_whom) {
-  auto found = watched_.find(peer_number);
-  if (found == watched_.end()) {
-    // The store looked at it a moment ago, so it is known, but for the rare case that others
-    // pushed it out: then the heartbeat finds out.
-    auto who = store_->find_peer(peer_number);
-    if (!who) return;
-    listen_to(*who, peer_number, EPOLL_CTL_ADD);
-    found = watched_.emplace(peer_number, watched{std::move(who), {}}).first;
-  }
-  found->second.by.insert(for_whom);
+void session::end_watching(client_number number) noexcept {
+  const auto found = peers_.find(number);
+  if (found == peers_.end()) return;
+  listen_to(*found->second, number, EPOLL_CTL_DEL);
+  peers_.erase(found);
 }
 
 void session::listen_to(const peer& who, client_number number, int operation) noexcept {
@@ -168,20 +147,18 @@ void session::listen_to(const peer& who, client_number number, int operation) no
 void session::peer_event(client_number who, bool companion, std::vector<notice>& notices,
                          std::vector<client_number>& died) {
   const base::mutex_lock lock(mutex_);
-  const auto found = watched_.find(who);
-  if (found == watched_.end()) return;
-  const peer& one = *found->second.who;
+  const auto found = peers_.find(who);
+  if (found == peers_.end()) return;
+  const peer& one = *found->second;
   if (!one.dead()) {
     // One of two has ended: that alone means nothing, and it would be told again and again.
     const int ended = companion ? one.companion_descriptor() : one.process_descriptor();
     control(everything_.number(), EPOLL_CTL_DEL, ended, 0, 0);
     return;
   }
-  for (const holder_id& waiter : found->second.by) {
+  for (const holder_id& waiter : contenders_.died(who)) {
     notices.push_back({self_, notice_kind::look, waiter, std::nullopt, {}});
   }
-  listen_to(one, who, EPOLL_CTL_DEL);
-  watched_.erase(found);
   died.push_back(who);
 }
 

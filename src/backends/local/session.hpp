@@ -5,6 +5,7 @@
 #include "backend_api/drive_ticket.hpp"
 #include "backends/local/inbox.hpp"
 #include "backends/local/local_store.hpp"
+#include "backends/local/watch_list.hpp"
 #include "base/mutex.hpp"
 #include <sallyport/error.hpp>
 
@@ -16,7 +17,6 @@
 #include <span>
 #include <type_traits>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -31,7 +31,8 @@ namespace sallyport::backends::local {
 /// Thread safety: all members. Listeners are called with a pass of the gate and without a mutex;
 /// they may close the session.
 class session final : public std::enable_shared_from_this<session>,
-                      private backend_api::drive_waker {
+                      private backend_api::drive_waker,
+                      private peer_watcher {
  public:
   static base::result<std::shared_ptr<session>> open(std::shared_ptr<local_store> store,
                                                      const backend_api::open_request& request);
@@ -66,18 +67,6 @@ class session final : public std::enable_shared_from_this<session>,
   void close();
 
  private:
-  struct contender {
-    contender_number number = 0;
-    std::vector<client_number> in_the_way;
-  };
-  struct watched {
-    std::shared_ptr<const peer> who;
-    std::unordered_set<holder_id> by;
-  };
-  /// Peers that nobody waits for any more stay watched up to this number: at a busy lock the same
-  /// ones come again at once.
-  static constexpr std::size_t most_idle_watches = 64;
-
   void wake() noexcept override;
   enum class listener_kind : std::uint8_t { driver, watchdog };
   /// False: somebody hears already.
@@ -89,10 +78,9 @@ class session final : public std::enable_shared_from_this<session>,
   void deliver(std::vector<notice>& notices);
   void peer_event(client_number who, bool companion, std::vector<notice>& notices,
                   std::vector<client_number>& died) SALLYPORT_EXCLUDES(mutex_);
-  void stop_watching_for(const holder_id& who, const std::vector<client_number>& peers)
-      SALLYPORT_REQUIRES(mutex_);
-  void watch(client_number peer_number, const holder_id& for_whom) SALLYPORT_REQUIRES(mutex_);
-  void drop_idle_watches() SALLYPORT_REQUIRES(mutex_);
+  // peer_watcher
+  bool begin_watching(client_number number) override SALLYPORT_REQUIRES(mutex_);
+  void end_watching(client_number number) noexcept override SALLYPORT_REQUIRES(mutex_);
   void listen_to(const peer& who, client_number number, int operation) noexcept;
 
   backend_api::events& listener_;
@@ -113,8 +101,9 @@ class session final : public std::enable_shared_from_this<session>,
   std::atomic<pthread_t> driver_{};  // who drives; zero: nobody
 
   base::mutex mutex_;
-  std::unordered_map<holder_id, contender> contenders_ SALLYPORT_GUARDED_BY(mutex_);
-  std::unordered_map<client_number, watched> watched_ SALLYPORT_GUARDED_BY(mutex_);
+  watch_list contenders_ SALLYPORT_GUARDED_BY(mutex_){*this};
+  std::unordered_map<client_number, std::shared_ptr<const peer>> peers_
+      SALLYPORT_GUARDED_BY(mutex_);  // those that are watched
 };
 
 template <class Operate, class Answer>
