@@ -105,8 +105,8 @@ class local_client final : public backend_api::backend {
 
   void renew(std::span<const renew_request> batch) override;
 
-  void release(const leave_request& request) override { leave(request, &lock_rules::release); }
-  void withdraw(const leave_request& request) override { leave(request, &lock_rules::withdraw); }
+  void release(const leave_request& request) override { leave(request, false); }
+  void withdraw(const leave_request& request) override { leave(request, true); }
 
   void downgrade(const renew_request& request) override {
     local::session& here = *session_;
@@ -181,15 +181,17 @@ class local_client final : public backend_api::backend {
     return std::min(answer_by, lease_clock::now() + patience_of_the_watchdog);
   }
 
-  template <class Leave>
-  void leave(const leave_request& request, Leave member) {
+  void leave(const leave_request& request, bool withdrawn) {
     local::session& here = *session_;
     const holder_id who = request.holder;
     const contender_number known = here.known(who);
     here.ask(
-        request.answer_by, [&](lock_rules& rules) { return (rules.*member)(request, known); },
+        request.answer_by,
+        [&](lock_rules& rules) {
+          return withdrawn ? rules.withdraw(request, known) : rules.release(request, known);
+        },
         [&](base::result<leave_answer> answer) {
-          if (answer) here.forget(who);
+          if (answer) here.left(who, withdrawn, *answer);
           here.listener().leave_answered(who, std::move(answer));
         });
   }

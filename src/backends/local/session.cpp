@@ -112,9 +112,9 @@ void session::remember(const holder_id& who, contender_number number,
   contenders_.remember(who, number, in_the_way);
 }
 
-void session::forget(const holder_id& who) {
+void session::left(const holder_id& who, bool withdrawn, backend_api::leave_answer said) {
   const base::mutex_lock lock(mutex_);
-  contenders_.forget(who);
+  contenders_.left(who, withdrawn, said);
 }
 
 bool session::begin_watching(client_number number) {

@@ -53,7 +53,9 @@ class session final : public std::enable_shared_from_this<session>,
   /// Keeps the contender's number, and watches those in its way from now on.
   void remember(const holder_id& who, contender_number number,
                 const std::vector<client_number>& in_the_way) SALLYPORT_EXCLUDES(mutex_);
-  void forget(const holder_id& who) SALLYPORT_EXCLUDES(mutex_);
+  /// As watch_list::left.
+  void left(const holder_id& who, bool withdrawn, backend_api::leave_answer said)
+      SALLYPORT_EXCLUDES(mutex_);
 
   /// Blocks until the ticket is finished, and hears for the whole client meanwhile. Afterwards
   /// attention_fd() stays silent until somebody needs it: who was turned away here, or who called

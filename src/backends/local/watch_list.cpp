@@ -29,6 +29,10 @@ void watch_list::remember(const holder_id& who, contender_number number,
   one.in_the_way = in_the_way;
 }
 
+void watch_list::left(const holder_id& who, bool withdrawn, backend_api::leave_answer said) {
+  if (withdrawn || said == backend_api::leave_answer::left) forget(who);
+}
+
 void watch_list::forget(const holder_id& who) {
   const auto found = contenders_.find(who);
   if (found == contenders_.end()) return;

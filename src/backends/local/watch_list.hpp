@@ -42,6 +42,9 @@ class watch_list {
   /// were before.
   void remember(const holder_id& who, contender_number number,
                 const std::vector<client_number>& in_the_way);
+  /// What the store said when the contender left. It is forgotten, unless it was a release that found
+  /// nothing: then a ticket may be left, which a withdrawal takes away, and that needs its number.
+  void left(const holder_id& who, bool withdrawn, backend_api::leave_answer said);
   void forget(const holder_id& who);
   /// Whether this contender would be told of the peer's death.
   [[nodiscard]] bool watches(const holder_id& who, client_number peer) const;

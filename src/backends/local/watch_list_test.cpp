@@ -43,6 +43,19 @@ TEST_F(WatchList, RemembersNumbersUntilToldToForget) {
   EXPECT_TRUE(list.empty());
 }
 
+TEST_F(WatchList, KeepsTheNumberOfOneWhoseReleaseFoundNothing) {
+  list.remember(id(1), 7, {});
+  list.left(id(1), false, backend_api::leave_answer::not_there);
+  EXPECT_EQ(list.known(id(1)), 7U);
+
+  list.left(id(1), true, backend_api::leave_answer::not_there);
+
+  EXPECT_EQ(list.known(id(1)), 0U);
+  list.remember(id(1), 8, {});
+  list.left(id(1), false, backend_api::leave_answer::left);
+  EXPECT_EQ(list.known(id(1)), 0U);
+}
+
 TEST_F(WatchList, TellsEverybodyWhoWaitsForADeath) {
   list.remember(id(1), 1, {10, 11});
   list.remember(id(2), 2, {11});
