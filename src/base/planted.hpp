@@ -20,6 +20,10 @@ enum class defect {
   dead_waiter_not_skipped,        ///< a waiter that stopped asking keeps its place for ever
   late_answer_revives,  ///< a renewal confirmed after the deadline makes a lost lease valid again
   no_withdraw_after_unknown,  ///< an acquire given up with unknown outcome is left in the store
+  // Of the embedded store.
+  dead_holder_not_removed,  ///< who asks leaves what a dead process held
+  look_not_sent,            ///< whom a change brought forward is not told
+  tokens_not_reserved,      ///< tokens are used without having been put on record first
 };
 
 #if defined(SALLYPORT_PLANTED_DEFECTS)

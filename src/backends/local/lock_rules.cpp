@@ -145,6 +145,8 @@ class lock_rules::operation {
   /// Removes dead holders, from up to `limit`, and serves those in the queue who live.
   void clear_dead(client_number asker, std::size_t limit = most_holders_watched);
   void serve(bool looking_for_dead = false);
+  /// Tells those once more who may not have been told, because who should have died before it could.
+  void remind();
   void mark_changed() noexcept { changed_ = true; }
   /// The counts of lock() were changed from outside.
   void rewrite() noexcept { dirty_ = true; }
@@ -152,6 +154,7 @@ class lock_rules::operation {
     rules_.world_.notices.push_back({client, kind, id, std::nullopt, {}});
   }
   void tell_to_look(const std::optional<placed_ticket>& one) {
+    if (planted(defect::look_not_sent)) return;
     if (one) tell(one->record.client, notice_kind::look, one->record.id);
   }
 
@@ -379,10 +382,22 @@ void lock_rules::operation::settle() {
 void lock_rules::operation::clear_dead(client_number asker, std::size_t limit) {
   std::size_t looked_at = 0;
   for_each_holder([&](const holding_record& one) {
-    if (one.tombstone == 0 && one.client != asker && dead(one.client)) drop_holder(one);
+    const bool cleared = one.tombstone == 0 && one.client != asker && dead(one.client);
+    if (cleared && !planted(defect::dead_holder_not_removed)) drop_holder(one);
     return ++looked_at < limit;
   });
   serve(true);
+}
+
+void lock_rules::operation::remind() {
+  for_each_holder([&](const holding_record& one) {
+    if (one.provisional != 0 && time_of(one.since) < now()) {
+      tell(one.client, notice_kind::look, one.id);
+    }
+    return true;
+  });
+  // The head of a mutex's queue watches its one holder in any case.
+  if (!one_holder_at_most(lock_.kind) && lock_.waiters > 0) tell_to_look(first_ticket());
 }
 
 void lock_rules::operation::serve(bool looking_for_dead) {
@@ -533,7 +548,7 @@ token_block lock_rules::draw(std::uint32_t count) {
   meta_record& all = change_meta();
   const fencing_token first(all.last_token + 1);
   all.last_token += count;
-  if (all.last_token > all.reserved_token) {
+  if (all.last_token > all.reserved_token && !planted(defect::tokens_not_reserved)) {
     const auto reserved = world_.reserve.reserve(all.last_token);
     if (reserved) {
       all.reserved_token = *reserved;
@@ -927,6 +942,7 @@ std::string lock_rules::sweep(std::string_view after, std::size_t limit) {
       op.drop_ticket(each->number);
       op.tell_to_look(op.ticket_after(each->number));
     }
+    op.remind();
     op.clear_dead(0, every_holder);
   }
   return name;

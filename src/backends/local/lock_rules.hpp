@@ -130,8 +130,9 @@ class lock_rules {
 
   void watch(client_number client, const lock_name& name, bool on);
 
-  /// Removes what lapsed and what the dead left, from up to `limit` names after `after`; returns
-  /// the last name it looked at, empty when there are no more.
+  /// Removes what lapsed and what the dead left, from up to `limit` names after `after`, and reminds
+  /// those whom the dead may not have told any more; returns the last name it looked at, empty when
+  /// there are no more.
   std::string sweep(std::string_view after, std::size_t limit);
   /// Looks at `limit` clients, beginning at a random place, and returns the dead among them.
   std::vector<client_number> dead_clients(std::uint64_t random, std::size_t limit);

@@ -811,6 +811,33 @@ TEST_F(LockRules, SweepsWhatTheDeadLeftAndServesTheQueues) {
   EXPECT_EQ(count('L'), 1U);
 }
 
+TEST_F(LockRules, RemindsInASweepThoseWhomADeadHolderHadNoTimeToTell) {
+  must_get(1, "a", writer);
+  must_wait(2, "a", reader);
+  must_wait(3, "a", reader);
+  must_wait(4, "a", writer);
+  ASSERT_EQ(*release(1, "a", writer), leave_answer::left);
+  kill(1);  // committed, and nobody was told; only contender 2 watches it
+  pass(1ms);
+
+  bury(client_of(1));
+
+  EXPECT_THAT(notices, UnorderedElementsAre(look_notice(2), look_notice(3), look_notice(4)));
+}
+
+TEST_F(LockRules, RemindsNobodyWhoHasClaimed) {
+  must_get(1, "a");
+  must_wait(2, "a");
+  must_wait(3, "a");
+  ASSERT_EQ(*release(1, "a"), leave_answer::left);
+  ASSERT_TRUE(renew(2, "a"));
+  pass(1ms);
+
+  sweep();
+
+  EXPECT_THAT(notices, IsEmpty());
+}
+
 TEST_F(LockRules, SweepsInPages) {
   for (const char* name : {"a", "b", "c", "d"}) must_get(1, name);
   kill(1);
