@@ -51,6 +51,11 @@ class store_checker {
   [[nodiscard]] std::optional<std::uint64_t> drawn(std::size_t lock, fencing_token token) const;
   [[nodiscard]] std::uint64_t next_sequence() noexcept { return ++sequence_; }
 
+  /// The store knows that this client is dead, or will when it looks: nobody waits for it.
+  void client_gone(std::uint64_t client);
+  /// Nothing in the store has survived but its tokens' order.
+  void everything_gone();
+
   /// A client that is quiet and has nothing on its way must have nothing in the store, but for what
   /// requests left that came later than any farewell waits for.
   void check_nothing_of(std::uint64_t client, time_point store_now);

@@ -2,6 +2,7 @@
 
 #include "backend_api/requests.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 
@@ -62,5 +63,9 @@ class sim_clock {
   time_point local_;   // what it shows at anchor_
   std::int64_t rate_;  // millionths
 };
+
+/// The one clock of the machine on which all processes of a local store run. It is true time: a
+/// rate that all share would change nothing.
+inline sim_clock local_machine_clock() noexcept { return {time_point{std::chrono::hours{24}}, 0}; }
 
 }  // namespace sallyport::sim

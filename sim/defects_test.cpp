@@ -38,6 +38,9 @@ constexpr planted_case cases[] = {
     {defect::dead_waiter_not_skipped, "dead_waiter_not_skipped", 400},
     {defect::late_answer_revives, "late_answer_revives", 400},
     {defect::no_withdraw_after_unknown, "no_withdraw_after_unknown", 400},
+    {defect::dead_holder_not_removed, "dead_holder_not_removed", 400},
+    {defect::look_not_sent, "look_not_sent", 400},
+    {defect::tokens_not_reserved, "tokens_not_reserved", 400},
 };
 
 class PlantedDefects : public testing::TestWithParam<planted_case> {

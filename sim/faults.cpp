@@ -1,5 +1,7 @@
 #include "sim/faults.hpp"
 
+#include "sim/network.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -13,8 +15,8 @@ constexpr std::int64_t drift_out_of_model =
 }  // namespace
 
 void fault_maker::begin() {
-  for (std::size_t i = first_timed_fault; i < fault_count; ++i) {
-    if (shared_.plan.rates[i] > 0) plan_next(static_cast<fault>(i));
+  for (std::size_t i = 0; i < fault_count; ++i) {
+    if (timed(i) && shared_.plan.rates[i] > 0) plan_next(static_cast<fault>(i));
   }
 }
 
@@ -37,8 +39,8 @@ void fault_maker::strike(fault which) {
   };
   switch (which) {
     case fault::reset:
-      victim->connections().reset();
-      if (shared_.random.chance(0.3)) victim->connections().reset_notices();
+      victim->connections()->reset();
+      if (shared_.random.chance(0.3)) victim->connections()->reset_notices();
       return;
     case fault::cut_to_store:
       shared_.count.add(counter::cut_to_store);
@@ -58,6 +60,10 @@ void fault_maker::strike(fault which) {
       shared_.loop.after(draw_between(shared_.random, duration{0}, 3 * lease), thaw);
       return;
     case fault::suspend: {
+      if (shared_.plan.local) {
+        suspend_machine();
+        return;
+      }
       if (!victim->freeze()) return;
       shared_.count.add(counter::suspend);
       const duration length = draw_between(shared_.random, duration{0}, 3 * lease);
@@ -81,9 +87,9 @@ void fault_maker::strike(fault which) {
     case fault::store_pause:
       shared_.count.add(counter::store_pause);
       shared_.note("the store is frozen");
-      store_.pause();
+      network_->pause();
       shared_.loop.after(draw_between(shared_.random, duration{0}, lease + lease / 2),
-                         [this] { store_.resume(); });
+                         [this] { network_->resume(); });
       return;
     case fault::store_restart:
       restart_store();
@@ -91,7 +97,7 @@ void fault_maker::strike(fault which) {
     case fault::break_safely:
     case fault::break_at_once: {
       const auto& lock = shared_.plan.locks[shared_.random.below(shared_.plan.locks.size())];
-      store_.break_some_grant(lock.name, which == fault::break_safely
+      truth_.break_some_grant(lock.name, which == fault::break_safely
                                              ? backend_api::break_mode::safe
                                              : backend_api::break_mode::at_once);
       return;
@@ -115,7 +121,15 @@ void fault_maker::strike(fault which) {
     case fault::slow_notice:
     case fault::reset_on_send:
     case fault::pause_at_step:
+    case fault::kill_in_transaction:
+    case fault::stop_in_gate:
+    case fault::stop_after_commit:
+    case fault::commit_fails:
+    case fault::reserve_fails:
     case fault::number_of_faults:
+      return;
+    case fault::power_cut:
+      cut_power();
       return;
   }
 }
@@ -123,10 +137,10 @@ void fault_maker::strike(fault which) {
 void fault_maker::cut(process& victim, bool to_store, bool from_store) {
   shared_.note("process # is cut off: # #", static_cast<std::int64_t>(victim.number()),
                to_store ? 1 : 0, from_store ? 1 : 0);
-  victim.connections().cut(to_store, from_store);
+  victim.connections()->cut(to_store, from_store);
   shared_.loop.after(
       draw_between(shared_.random, duration{0}, 2 * shared_.plan.lease),
-      [connections = victim.connections().shared_from_this()] { connections->heal(); });
+      [connections = victim.connections()->shared_from_this()] { connections->heal(); });
 }
 
 void fault_maker::kill(const std::shared_ptr<process>& victim) {
@@ -134,6 +148,39 @@ void fault_maker::kill(const std::shared_ptr<process>& victim) {
   shared_.note("process # is killed", static_cast<std::int64_t>(victim->number()));
   victim->die();
   std::erase(processes_, victim);
+  plan_restart();
+}
+
+void fault_maker::kill_inside(process& victim) {
+  shared_.count.add(counter::kill);
+  shared_.note("process # is killed inside a call", static_cast<std::int64_t>(victim.number()));
+  victim.die();
+  // Its step is still on the stack.
+  shared_.loop.after(duration{0}, [this, gone = victim.weak_from_this()] {
+    std::erase_if(processes_, [&](const auto& each) { return each == gone.lock(); });
+  });
+  plan_restart();
+}
+
+void fault_maker::suspend_machine() {
+  shared_.count.add(counter::suspend);
+  const duration length = draw_between(shared_.random, duration{0}, 3 * shared_.plan.lease);
+  for (const auto& each : processes_) {
+    if (!each->freeze()) continue;
+    shared_.loop.after(length, [weak = std::weak_ptr{each}] {
+      if (const auto self = weak.lock()) self->thaw();
+    });
+  }
+}
+
+void fault_maker::cut_power() {
+  shared_.count.add(counter::power_cut);
+  shared_.note("the power is cut");
+  for (const auto& each : std::vector(processes_)) kill(each);
+  local_->lose_power();
+}
+
+void fault_maker::plan_restart() {
   shared_.loop.after(draw_between(shared_.random, duration{0}, 2 * shared_.plan.lease), [this] {
     if (shared_.healed) return;
     shared_.count.add(counter::restart);
@@ -142,17 +189,17 @@ void fault_maker::kill(const std::shared_ptr<process>& victim) {
 }
 
 void fault_maker::restart_store() {
-  if (!store_.reachable()) return;
+  if (!network_->reachable()) return;
   shared_.count.add(counter::store_restart);
   shared_.note("the store goes down");
-  store_.stop();
+  network_->stop();
   for (const auto& each : processes_) {
-    each->connections().reset();
-    each->connections().reset_notices();
+    each->connections()->reset();
+    each->connections()->reset_notices();
   }
   shared_.loop.after(draw_between(shared_.random, duration{0}, shared_.plan.lease), [this] {
     shared_.note("the store is up again");
-    store_.start();
+    network_->start();
   });
 }
 
@@ -166,7 +213,7 @@ void fault_maker::change_drift(std::int64_t largest) {
   const std::uint64_t chosen = shared_.random.below(processes_.size() + 1);
   const std::int64_t drift = draw_drift(largest);
   if (chosen == processes_.size()) {
-    store_.clock().set_drift(shared_.loop.now(), drift);
+    network_->clock().set_drift(shared_.loop.now(), drift);
     return;
   }
   // A stopped clock goes on with its own process only.
@@ -181,7 +228,7 @@ void fault_maker::step_store_clock() {
   const bool back = shared_.random.chance(0.4);
   if (back) set_back_ += size;
   shared_.note("the store's clock is set by #", back ? -size.count() : size.count());
-  store_.clock().jump(shared_.loop.now(), back ? -size : size);
+  network_->clock().jump(shared_.loop.now(), back ? -size : size);
 }
 
 void fault_maker::stop_clock(const std::shared_ptr<process>& victim) {
@@ -200,12 +247,16 @@ void fault_maker::stop_clock(const std::shared_ptr<process>& victim) {
 void fault_maker::heal() {
   shared_.note("all is healed");
   shared_.healed = true;
-  store_.start();
-  store_.resume();
-  store_.clock().set_drift(shared_.loop.now(), draw_drift(drift_in_model));
+  if (network_ != nullptr) {
+    network_->start();
+    network_->resume();
+    network_->clock().set_drift(shared_.loop.now(), draw_drift(drift_in_model));
+  }
   for (const auto& each : processes_) {
-    each->clock().set_drift(shared_.loop.now(), draw_drift(drift_in_model));
-    each->connections().heal();
+    if (network_ != nullptr) {
+      each->clock().set_drift(shared_.loop.now(), draw_drift(drift_in_model));
+      each->connections()->heal();
+    }
     each->thaw();
     each->rearm();
     each->hurry();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "sim/context.hpp"
+#include "sim/local_node.hpp"
 #include "sim/process.hpp"
 #include "sim/store_node.hpp"
 
@@ -16,13 +17,21 @@ namespace sallyport::sim {
 class fault_maker {
  public:
   /// `spawn` starts a new process in place of one that was killed.
-  fault_maker(context& shared, store_node& store, std::vector<std::shared_ptr<process>>& processes,
-              std::function<void()> spawn)
-      : shared_(shared), store_(store), processes_(processes), spawn_(std::move(spawn)) {}
+  /// One of `network` and `local` is there: the store that `truth` is.
+  fault_maker(context& shared, store& truth, store_node* network, local_node* local,
+              std::vector<std::shared_ptr<process>>& processes, std::function<void()> spawn)
+      : shared_(shared),
+        truth_(truth),
+        network_(network),
+        local_(local),
+        processes_(processes),
+        spawn_(std::move(spawn)) {}
 
   void begin();
   /// Ends all faults under way; nothing happens any more.
   void heal();
+  /// Kills a process in the middle of its own step.
+  void kill_inside(process& victim);
   /// By how much the store's clock was set back, in all: leases may last that much longer.
   [[nodiscard]] duration set_back() const noexcept { return set_back_; }
 
@@ -31,6 +40,9 @@ class fault_maker {
   void strike(fault which);
   void cut(process& victim, bool to_store, bool from_store);
   void kill(const std::shared_ptr<process>& victim);
+  void plan_restart();
+  void cut_power();
+  void suspend_machine();
   void restart_store();
   void change_drift(std::int64_t largest);
   void step_store_clock();
@@ -38,7 +50,9 @@ class fault_maker {
   [[nodiscard]] std::int64_t draw_drift(std::int64_t largest);
 
   context& shared_;
-  store_node& store_;
+  store& truth_;
+  store_node* network_;
+  local_node* local_;
   std::vector<std::shared_ptr<process>>& processes_;
   std::function<void()> spawn_;
   duration set_back_{};

@@ -18,17 +18,56 @@ struct fault_info {
 };
 
 constexpr std::array<fault_info, fault_count> faults = {{
-    {"lose_request", 0.15},  {"lose_reply", 0.15},    {"double_request", 0.2},
-    {"slow_message", 0.1},   {"lose_notice", 0.6},    {"double_notice", 0.5},
-    {"slow_notice", 0.5},    {"reset_on_send", 0.05}, {"pause_at_step", 0.02},
-    {"reset", 0.5},          {"cut_to_store", 0.25},  {"cut_from_store", 0.25},
-    {"partition", 0.25},     {"pause", 0.5},          {"kill", 0.2},
-    {"suspend", 0.25},       {"drift", 0.5},          {"store_pause", 0.2},
-    {"store_restart", 0.15}, {"break_safely", 0.3},   {"store_clock_step", 0.2},
-    {"big_drift", 0.3},      {"break_at_once", 0.3},  {"stop_clock", 0.4},
+    {"lose_request", 0.15},
+    {"lose_reply", 0.15},
+    {"double_request", 0.2},
+    {"slow_message", 0.1},
+    {"lose_notice", 0.6},
+    {"double_notice", 0.5},
+    {"slow_notice", 0.5},
+    {"reset_on_send", 0.05},
+    {"pause_at_step", 0.02},
+    {"reset", 0.5},
+    {"cut_to_store", 0.25},
+    {"cut_from_store", 0.25},
+    {"partition", 0.25},
+    {"pause", 0.5},
+    {"kill", 0.2},
+    {"suspend", 0.25},
+    {"drift", 0.5},
+    {"store_pause", 0.2},
+    {"store_restart", 0.15},
+    {"break_safely", 0.3},
+    {"store_clock_step", 0.2},
+    {"big_drift", 0.3},
+    {"break_at_once", 0.3},
+    {"stop_clock", 0.4},
+    {"kill_in_transaction", 0.01},
+    {"stop_in_gate", 0.005},
+    {"stop_after_commit", 0.01},
+    {"commit_fails", 0.05},
+    {"reserve_fails", 0.5},
+    {"power_cut", 0.1},
 }};
 
+/// What can happen on one machine; the last only outside of the model.
+constexpr std::array local_faults = {fault::lose_notice,
+                                     fault::slow_notice,
+                                     fault::pause_at_step,
+                                     fault::pause,
+                                     fault::kill,
+                                     fault::suspend,
+                                     fault::break_safely,
+                                     fault::power_cut,
+                                     fault::kill_in_transaction,
+                                     fault::stop_in_gate,
+                                     fault::stop_after_commit,
+                                     fault::commit_fails,
+                                     fault::reserve_fails,
+                                     fault::break_at_once};
+
 constexpr double share_out_of_model = 0.2;
+constexpr double share_of_prompt = 0.3;
 constexpr double share_without_faults = 0.05;
 constexpr double share_of_fault = 0.3;
 
@@ -50,11 +89,42 @@ void draw_faults(options& out, base::random& random) {
     out.in_model = true;
     return;
   }
-  for (std::size_t i = 0; i < fault_count; ++i) {
+  for (std::size_t i = 0; i < first_local_fault; ++i) {
     if (out.in_model && i >= first_fault_out_of_model) break;
     const double share = i >= first_fault_out_of_model ? 0.5 : share_of_fault;
     if (random.chance(share)) out.rates[i] = faults[i].highest * (0.05 + 0.95 * random.unit());
   }
+}
+
+void draw_local_faults(options& out, base::random& random) {
+  out.in_model = !random.chance(share_out_of_model / 2);
+  if (random.chance(share_without_faults)) {
+    out.in_model = true;
+    return;
+  }
+  out.prompt = random.chance(share_of_prompt);
+  if (out.prompt) {
+    out.in_model = true;
+    for (const fault each : {fault::kill, fault::kill_in_transaction}) {
+      const auto i = static_cast<std::size_t>(each);
+      out.rates[i] = 2 * faults[i].highest * random.unit();
+    }
+    return;
+  }
+  for (const fault each : local_faults) {
+    const auto i = static_cast<std::size_t>(each);
+    if (out.in_model && each == fault::break_at_once) continue;
+    if (random.chance(share_of_fault + 0.1)) {
+      out.rates[i] = faults[i].highest * (0.05 + 0.95 * random.unit());
+    }
+  }
+}
+
+/// Decided apart from all other draws: so a seed of the one half draws the same as before there
+/// were two. The salt leaves the seeds of seeds.txt that were found on the network there.
+bool draws_local_store(std::uint64_t seed) {
+  constexpr std::uint64_t salt = 0x21ce00000000;
+  return base::random(seed ^ salt).chance(0.5);
 }
 
 }  // namespace
@@ -78,7 +148,12 @@ duration draw_around(base::random& random, duration mean) {
 options draw_options(std::uint64_t seed, base::random& random) {
   options out;
   out.seed = seed;
-  draw_faults(out, random);
+  out.local = draws_local_store(seed);
+  if (out.local) {
+    draw_local_faults(out, random);
+  } else {
+    draw_faults(out, random);
+  }
 
   const std::size_t names = 1 + random.below(3);
   for (std::size_t i = 0; i < names; ++i) {
@@ -107,6 +182,7 @@ options draw_options(std::uint64_t seed, base::random& random) {
   out.local_turn_time = draw_scaled(random, out.lease, 0.1, 4.0);
   out.expiry_granularity = random.chance(0.3) ? milliseconds{2} : milliseconds{0};
   out.message_delay = draw_scaled(random, out.lease, 0.0005, 0.05);
+  if (out.prompt) out.message_delay = out.lease / 1000;
   out.think_time = draw_scaled(random, out.lease, 0.05, 1.0);
   out.safety_phase = draw_scaled(random, out.lease, 12.0, 40.0);
   return out;
@@ -115,7 +191,11 @@ options draw_options(std::uint64_t seed, base::random& random) {
 std::string describe(const options& drawn) {
   const auto ms = [](duration span) { return static_cast<double>(span.count()) / 1e6; };
   std::ostringstream text;
-  text << "seed " << drawn.seed << (drawn.in_model ? ", in model" : ", out of model") << '\n';
+  text << "seed " << drawn.seed
+       << (drawn.prompt  ? ", local store, prompt"
+           : drawn.local ? ", local store"
+                         : ", networked store")
+       << (drawn.in_model ? ", in model" : ", out of model") << '\n';
   for (std::size_t i = 0; i < fault_count; ++i) {
     if (drawn.rates[i] > 0) text << "  fault " << faults[i].name << " " << drawn.rates[i] << '\n';
   }

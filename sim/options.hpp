@@ -43,15 +43,29 @@ enum class fault : std::uint8_t {
   big_drift,
   break_at_once,
   stop_clock,
+  // Of a local store. The first ones strike with a probability for each transaction.
+  kill_in_transaction,
+  stop_in_gate,
+  stop_after_commit,
+  commit_fails,
+  reserve_fails,
+  power_cut,  ///< timed
   number_of_faults
 };
 
 inline constexpr std::size_t fault_count = static_cast<std::size_t>(fault::number_of_faults);
 inline constexpr std::size_t first_fault_out_of_model =
     static_cast<std::size_t>(fault::store_clock_step);
+inline constexpr std::size_t first_local_fault =
+    static_cast<std::size_t>(fault::kill_in_transaction);
 inline constexpr std::size_t first_timed_fault = static_cast<std::size_t>(fault::reset);
 
 [[nodiscard]] std::string_view to_string(fault which) noexcept;
+/// Whether it strikes at moments of its own.
+[[nodiscard]] constexpr bool timed(std::size_t which) noexcept {
+  return (which >= first_timed_fault && which < first_local_fault) ||
+         which == static_cast<std::size_t>(fault::power_cut);
+}
 
 /// One name and what it is used as.
 struct lock_plan {
@@ -63,6 +77,8 @@ struct lock_plan {
 /// Everything that a seed decides before its simulation begins.
 struct options {
   std::uint64_t seed = 0;
+  bool local = false;   ///< one machine with a local store, instead of a network with a server
+  bool prompt = false;  ///< local: nothing but deaths happens, so all must hear of all at once
   bool in_model = true;
   std::array<double, fault_count> rates{};  ///< 0: never
 

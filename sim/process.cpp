@@ -22,28 +22,35 @@ time_point draw_boot_time(base::random& random) {
       std::chrono::seconds{1000 + static_cast<std::int64_t>(random.below(1'000'000))}};
 }
 
+/// Each process has a machine of its own, but those of a local store, which share one clock.
+sim_clock draw_clock(context& shared) {
+  if (shared.plan.local) return local_machine_clock();
+  const time_point start = draw_boot_time(shared.random);
+  return {start, draw_drift(shared.random)};
+}
+
 }  // namespace
 
-process::process(context& shared, checkers& checks, store_node& store, std::uint64_t number)
+process::process(context& shared, checkers& checks, store& truth, std::uint64_t number)
     : shared_(shared),
       checks_(checks),
-      store_(store),
+      store_(truth),
       number_(number),
-      clock_(draw_boot_time(shared.random), draw_drift(shared.random)),
+      clock_(draw_clock(shared)),
       specs_(shared.plan.locks.size() * 2 * spec_variants),
-      backend_(shared, *this, store, number),
+      backend_(truth.open(*this, number)),
       engine_(*this, {.watcher = nullptr, .seed = shared.random()}) {
-  engine_.attach(backend_);
-  backend_.attach(engine_);
+  engine_.attach(*backend_);
+  backend_->attach(engine_);
 }
 
 process::~process() = default;
 
 void process::begin() {
-  backend_.connect();
+  backend_->connect();
   engine_.on_changed([this](const lock_name&) { shared_.count.add(counter::change_heard); });
   for (const lock_plan& lock : shared_.plan.locks) {
-    if (lock.kind == lock_kind::election) backend_.watch(lock.name, true);
+    if (lock.kind == lock_kind::election) backend_->watch(lock.name, true);
   }
   for (std::uint32_t i = 0; i < shared_.plan.callers; ++i) {
     callers_.push_back(std::make_unique<caller>(shared_, checks_, *this));
@@ -52,7 +59,7 @@ void process::begin() {
 }
 
 void process::visit_all_locks(duration patience) {
-  backend_.connect();
+  backend_->connect();
   callers_.push_back(std::make_unique<caller>(shared_, checks_, *this));
   callers_.back()->visit_all_locks(patience);
 }
@@ -167,7 +174,7 @@ void process::rearm() {
   if (frozen_ || dead_) return;
   arm();
   later(draw_between(shared_.random, duration{0}, short_while),
-        [this] { backend_.answer_overdue(); });
+        [this] { backend_->answer_overdue(); });
 }
 
 void process::drain() {
@@ -184,8 +191,9 @@ void process::drain() {
 
 void process::die() {
   dead_ = true;
-  connections().attach(nullptr);
   checks_.turns.process_killed(number_);
+  // Last, because it may let others in.
+  backend_->die();
 }
 
 // ---- the engine's outside world --------------------------------------------------------------------------------------
@@ -239,6 +247,7 @@ void process::tell_news() {
 backend_api::holder_id process::new_holder_id() { return {shared_.random(), shared_.random()}; }
 
 void process::observe(bool served_timers) {
+  if (dead_) return;
   checks_.turns.observe(number_, now(), wakes_at_, served_timers, news_.empty());
   if (served_timers) {
     for (const auto& each : callers_) each->check_deadline();

@@ -5,8 +5,7 @@
 #include "runtime/lock_spec.hpp"
 #include "sim/checkers.hpp"
 #include "sim/context.hpp"
-#include "sim/sim_backend.hpp"
-#include "sim/store_node.hpp"
+#include "sim/store.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -24,7 +23,7 @@ class caller;
 /// Thread safety: none. REQUIRES: owned by a shared_ptr; the world drops it to kill it.
 class process final : public runtime::environment, public std::enable_shared_from_this<process> {
  public:
-  process(context& shared, checkers& checks, store_node& store, std::uint64_t number);
+  process(context& shared, checkers& checks, store& truth, std::uint64_t number);
   ~process() override;
 
   /// Connects to the store and lets its callers begin.
@@ -57,14 +56,16 @@ class process final : public runtime::environment, public std::enable_shared_fro
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] sim_clock& clock() noexcept { return clock_; }
   [[nodiscard]] runtime::engine& engine() noexcept { return engine_; }
-  [[nodiscard]] link& connections() noexcept { return backend_.connections(); }
+  /// Null where there is no network.
+  [[nodiscard]] link* connections() noexcept { return backend_->connections(); }
   [[nodiscard]] bool frozen() const noexcept { return frozen_; }
+  [[nodiscard]] bool dead() const noexcept { return dead_; }
   /// All its callers have gone home.
   [[nodiscard]] bool finished() const;
   /// What those do who have not, for people.
   [[nodiscard]] std::string unfinished() const;
   /// Nothing of it is left, here or (as far as it knows) in the store.
-  [[nodiscard]] bool quiet() const { return engine_.quiet() && backend_.idle(); }
+  [[nodiscard]] bool quiet() const { return engine_.quiet() && backend_->idle(); }
 
   [[nodiscard]] std::shared_ptr<const runtime::lock_spec> spec(std::size_t lock, lock_mode mode,
                                                                bool short_lease, bool fixed);
@@ -79,12 +80,12 @@ class process final : public runtime::environment, public std::enable_shared_fro
 
   context& shared_;
   checkers& checks_;
-  store_node& store_;
+  store& store_;
   std::uint64_t number_;
   sim_clock clock_;
   std::vector<std::unique_ptr<caller>> callers_;  // outlive the engine, which points to them
   std::vector<std::shared_ptr<const runtime::lock_spec>> specs_;
-  sim_backend backend_;
+  std::unique_ptr<store_driver> backend_;
   runtime::engine engine_;
 
   std::deque<std::function<void()>> backlog_;

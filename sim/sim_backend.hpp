@@ -3,6 +3,7 @@
 #include "backend_api/backend.hpp"
 #include "sim/context.hpp"
 #include "sim/network.hpp"
+#include "sim/store.hpp"
 #include <sallyport/error.hpp>
 
 #include <cstdint>
@@ -20,18 +21,18 @@ class process;
 /// that: every request is answered once, by its answer_by; `unavailable` means that nothing was
 /// sent; replies that come later are dropped.
 /// Thread safety: none.
-class sim_backend final : public backend_api::backend, private link_user {
+class sim_backend final : public store_driver, private link_user {
  public:
   sim_backend(context& shared, process& owner, store_node& store, std::uint64_t client);
   ~sim_backend() override;
 
-  void attach(backend_api::events& listener) noexcept { listener_ = &listener; }
-  void connect();
-  [[nodiscard]] link& connections() noexcept { return *link_; }
-  /// No request waits for its answer.
-  [[nodiscard]] bool idle() const noexcept { return pending_.empty() && unsent_ == 0; }
-  /// Answers what is overdue; called when a frozen process goes on.
-  void answer_overdue();
+  // store_driver
+  void attach(backend_api::events& listener) noexcept override { listener_ = &listener; }
+  void connect() override;
+  [[nodiscard]] link* connections() noexcept override { return link_.get(); }
+  [[nodiscard]] bool idle() const noexcept override { return pending_.empty() && unsent_ == 0; }
+  void answer_overdue() override;
+  void die() override { link_->attach(nullptr); }
 
   [[nodiscard]] const sallyport::capabilities& capabilities() const override {
     return capabilities_;

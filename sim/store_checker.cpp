@@ -148,6 +148,21 @@ void store_checker::left(std::size_t lock, const holder_id& who) {
   leave_queue(lock, who);
 }
 
+void store_checker::client_gone(std::uint64_t client) {
+  std::erase_if(present_, [&](const auto& entry) {
+    if (entry.second.client != client) return false;
+    for (auto& queue : queues_) {
+      std::erase_if(queue, [&](const place& each) { return each.holder == entry.first; });
+    }
+    return true;
+  });
+}
+
+void store_checker::everything_gone() {
+  present_.clear();
+  for (auto& queue : queues_) queue.clear();
+}
+
 void store_checker::remember_draw(std::size_t lock, const backend_api::token_block& tokens) {
   draws_[lock].try_emplace(tokens.first, block{tokens.last, next_sequence()});
 }

@@ -1,5 +1,6 @@
 #include "sim/store_node.hpp"
 
+#include "sim/sim_backend.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
@@ -33,6 +34,10 @@ store_node::store_node(context& shared, checkers& checks)
       checks_(checks),
       clock_(store_epoch, static_cast<std::int64_t>(shared.random.below(2 * drift_in_model + 1)) -
                               drift_in_model) {}
+
+std::unique_ptr<store_driver> store_node::open(process& owner, client_number client) {
+  return std::make_unique<sim_backend>(shared_, owner, *this, client);
+}
 
 void store_node::arrive(std::function<void()> serve) {
   if (down_) return;

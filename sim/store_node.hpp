@@ -4,6 +4,7 @@
 #include "sim/checkers.hpp"
 #include "sim/context.hpp"
 #include "sim/messages.hpp"
+#include "sim/store.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -29,7 +30,7 @@ class notice_listener {
 /// be set wrong. Its state is durable. Reports what it does to the checkers, which is how they know
 /// the truth.
 /// Thread safety: none.
-class store_node {
+class store_node final : public store {
  public:
   store_node(context& shared, checkers& checks);
 
@@ -40,8 +41,6 @@ class store_node {
   void watch(client_number client, const lock_name& name, bool on) {
     table_.watch(client, name, on);
   }
-  /// Breaks some holder's grant, if anybody holds the name.
-  void break_some_grant(const lock_name& name, backend_api::break_mode mode);
 
   void pause();
   void resume();
@@ -50,9 +49,12 @@ class store_node {
   [[nodiscard]] bool reachable() const noexcept { return !down_; }
 
   [[nodiscard]] sim_clock& clock() noexcept { return clock_; }
-  [[nodiscard]] time_point now() const { return clock_.at(shared_.loop.now()); }
-  /// How many names have live state.
-  [[nodiscard]] std::size_t entries_left();
+
+  // store
+  [[nodiscard]] std::unique_ptr<store_driver> open(process& owner, client_number client) override;
+  [[nodiscard]] time_point now() const override { return clock_.at(shared_.loop.now()); }
+  void break_some_grant(const lock_name& name, backend_api::break_mode mode) override;
+  [[nodiscard]] std::size_t entries_left() override;
 
  private:
   void publish(const std::vector<backends::memory::notice>& notices);

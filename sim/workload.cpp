@@ -92,6 +92,7 @@ void caller::check_deadline() {
 }
 
 void caller::finished() noexcept {
+  if (home_.dead()) return;  // killed in the middle of a step, whose rest changes nothing
   if (state_ != state::waiting) {
     shared_.fail("waits end", "a call was finished that had been finished before");
     return;
@@ -115,6 +116,8 @@ void caller::finished() noexcept {
       shared_.count.add(counter::failed_unavailable);
     } else if (why.code == errc::outcome_unknown) {
       shared_.count.add(counter::failed_unknown);
+    } else if (why.code == errc::store_refused && shared_.plan.local && !shared_.healed) {
+      shared_.count.add(counter::failed_refused);
     } else {
       shared_.fail("waits end", "a call failed with " + why.code.message());
     }
@@ -233,6 +236,7 @@ void caller::leave() {
 void caller::word::finished() noexcept { owner.word_came(*this); }
 
 void caller::word_came(word& which) {
+  if (home_.dead()) return;
   if (!which.awaited) {
     shared_.fail("waits end", "the store's word on a call came twice");
     return;

@@ -14,9 +14,14 @@ constexpr std::uint64_t most_events = 400'000;
 world::world(std::uint64_t seed, tracing how)
     : shared_(seed, trace{how != tracing::none, how == tracing::print}),
       checks_(shared_),
-      store_(shared_, checks_),
-      faults_(shared_, store_, processes_, [this] { spawn(); }),
-      how_(how) {}
+      network_(shared_.plan.local ? nullptr : std::make_unique<store_node>(shared_, checks_)),
+      local_(shared_.plan.local ? std::make_unique<local_node>(shared_, checks_) : nullptr),
+      store_(local_ ? static_cast<store&>(*local_) : *network_),
+      faults_(shared_, store_, network_.get(), local_.get(), processes_, [this] { spawn(); }),
+      how_(how) {
+  shared_.note(local_ ? "a local store" : "a networked store");
+  if (local_) local_->on_kill([this](process& victim) { faults_.kill_inside(victim); });
+}
 
 void world::spawn() {
   processes_.push_back(std::make_shared<process>(shared_, checks_, store_, next_process_++));

@@ -3,6 +3,7 @@
 #include "sim/checkers.hpp"
 #include "sim/context.hpp"
 #include "sim/faults.hpp"
+#include "sim/local_node.hpp"
 #include "sim/process.hpp"
 #include "sim/store_node.hpp"
 
@@ -52,7 +53,10 @@ class world {
 
   context shared_;
   checkers checks_;
-  store_node store_;
+  // One of the two is there.
+  std::unique_ptr<store_node> network_;
+  std::unique_ptr<local_node> local_;
+  store& store_;
   std::vector<std::shared_ptr<process>> processes_;
   fault_maker faults_;
   std::uint64_t next_process_ = 1;
