@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <memory_resource>
-#include <memory_resource>
 #include <optional>
 #include <variant>
 #include <vector>
