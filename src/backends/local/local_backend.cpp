@@ -159,7 +159,7 @@ class local_client final : public backend_api::backend {
         [&](auto result) { done(flat(std::move(result))); });
   }
 
-  [[nodiscard]] backend_api::duration claim_delay() const override { return 5ms; }
+  [[nodiscard]] backend_api::duration claim_delay() const override { return 20ms; }
 
   backend_api::drive_outcome drive(backend_api::drive_ticket& ticket,
                                    time_point deadline) override {
