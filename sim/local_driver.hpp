@@ -7,6 +7,7 @@
 #include "sim/store.hpp"
 #include <sallyport/error.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -22,6 +23,8 @@ namespace sallyport::sim {
 class local_driver final : public store_driver, private backends::local::peer_watcher {
  public:
   using client_number = local_node::client_number;
+  /// As in the product.
+  static constexpr duration claims_kept_back = std::chrono::milliseconds{5};
 
   local_driver(context& shared, process& owner, local_node& node, std::uint64_t number);
   ~local_driver() override;
@@ -37,6 +40,7 @@ class local_driver final : public store_driver, private backends::local::peer_wa
   [[nodiscard]] const sallyport::capabilities& capabilities() const override {
     return capabilities_;
   }
+  [[nodiscard]] duration claim_delay() const override { return claims_kept_back; }
   void acquire(const backend_api::acquire_request& request) override;
   void renew(std::span<const backend_api::renew_request> batch) override;
   void release(const backend_api::leave_request& request) override;

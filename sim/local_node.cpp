@@ -330,20 +330,22 @@ local_node::standing local_node::look_at(const lock_name& name) const {
 void local_node::changed() {
   if (!shared_.plan.prompt) return;
   last_change_ = shared_.loop.now();
-  shared_.loop.after(promptness(shared_.plan), [this, change = last_change_] {
-    if (change == last_change_) check_promptness();
-  });
+  shared_.loop.after(promptness(shared_.plan) + local_driver::claims_kept_back,
+                     [this, change = last_change_] {
+                       if (change == last_change_) check_promptness();
+                     });
 }
 
 void local_node::check_promptness() {
   shared_.count.add(counter::promptness_checked);
+  const duration claimed_after = promptness(shared_.plan) + local_driver::claims_kept_back;
   for (const lock_plan& lock : shared_.plan.locks) {
     const standing all = look_at(lock.name);
     std::vector<client_number> before;
     for (const holding_record& each : all.holders) {
       before.push_back(each.client);
       const duration age = now() - backends::local::time_of(each.since);
-      if (each.provisional != 0 && !dead(each.client) && age >= promptness(shared_.plan)) {
+      if (each.provisional != 0 && !dead(each.client) && age >= claimed_after) {
         shared_.fail("death", lock.name.text() + ": somebody was handed it and was not told");
       }
     }

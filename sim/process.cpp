@@ -98,7 +98,8 @@ std::shared_ptr<const runtime::lock_spec> process::spec(std::size_t lock, lock_m
        .clock_drift = 0.01,
        .heartbeat = plan.heartbeat,
        .request_timeout = plan.request_timeout,
-       .store_patience = plan.store_patience});
+       .store_patience = plan.store_patience,
+       .claim_delay = backend_->claim_delay()});
   found = std::make_shared<const runtime::lock_spec>(
       runtime::lock_spec{.name = what.name,
                          .kind = what.kind,
