@@ -23,7 +23,7 @@ namespace sallyport::sim {
 class local_driver final : public store_driver, private backends::local::peer_watcher {
  public:
   using client_number = local_node::client_number;
-  /// As in the product.
+  /// As in the product, where it is 20 ms; leases are shorter here.
   static constexpr duration claims_kept_back = std::chrono::milliseconds{5};
 
   local_driver(context& shared, process& owner, local_node& node, std::uint64_t number);

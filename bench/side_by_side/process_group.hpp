@@ -23,6 +23,7 @@ struct shared_board {
   };
   struct seat {
     std::uint64_t turns = 0;
+    std::uint64_t contended_turns = 0;  ///< while all processes were at it
     std::size_t samples = 0;
     std::int64_t latency[std::size_t{1} << 15U];
   };
@@ -31,6 +32,7 @@ struct shared_board {
   std::atomic<bool> go{false};
   std::atomic<bool> stop{false};
   std::atomic<bool> failed{false};
+  std::atomic<int> at_it{0};  ///< processes that had a turn
   baton holder;
   seat seats[group_size];
 };
@@ -51,6 +53,8 @@ struct group_figures {
   double handoff_p50_us = 0;
   double handoff_p99_us = 0;
   double us_per_change = 0;  ///< wall time per change of holder
+  /// Of the turns while all were at it: at its beginning and end one may be alone, and alone it is
+  /// ten times as fast.
   double most_to_fewest = 0;
 };
 

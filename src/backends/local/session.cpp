@@ -221,8 +221,9 @@ void session::wake() noexcept {
 void session::switch_attention(bool on) noexcept {
   if (attention_on_ == on) return;
   attention_on_ = on;
-  SALLYPORT_CHECK(
-      control(attention_.number(), EPOLL_CTL_MOD, everything_.number(), on ? EPOLLIN : 0U, 0) == 0);
+  // Taken out, not only silenced: as a member it would cost something with every event.
+  SALLYPORT_CHECK(control(attention_.number(), on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
+                          everything_.number(), EPOLLIN, 0) == 0);
 }
 
 bool session::begin_hearing(listener_kind who) {
