@@ -68,7 +68,9 @@ base::result<std::monostate> make_folder(const std::string& path, bool with_pare
          slash = path.find('/', slash + 1)) {
       const std::string parent = path.substr(0, slash);
       if (::mkdir(parent.c_str(), 0700) != 0 && errno != EEXIST) {
-        return tl::unexpected(system_failure(errno, "make the folder '" + parent + "'"));
+        return tl::unexpected(
+            system_failure(errno, "make the folder '" + parent +
+                                      "' for the store (name another place with local:/path)"));
       }
     }
   }
