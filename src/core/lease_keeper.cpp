@@ -46,6 +46,11 @@ keeper_actions lease_keeper::begin(time_point now) {
   return advance(now);
 }
 
+keeper_actions lease_keeper::claim_now(time_point now) {
+  if (provisional_ && failures_ == 0) renew_at_ = std::min(renew_at_, now);
+  return advance(now);
+}
+
 keeper_actions lease_keeper::on_timer(time_point now) { return advance(now); }
 
 keeper_actions lease_keeper::on_confirmed(const confirmation& proof, time_point now) {

@@ -50,6 +50,8 @@ class lease_keeper {
   /// The claim of a provisional grant is due after the claim delay, whatever the renewal mode; at
   /// once when little of the window is left.
   [[nodiscard]] keeper_actions begin(time_point now);
+  /// A claim that is kept back is kept back no longer.
+  [[nodiscard]] keeper_actions claim_now(time_point now);
   [[nodiscard]] keeper_actions on_timer(time_point now);
   [[nodiscard]] keeper_actions on_confirmed(const confirmation& proof, time_point now);
   /// The store says: not yours.

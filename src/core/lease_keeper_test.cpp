@@ -446,6 +446,17 @@ TEST(LeaseKeeper, KeepsItsClaimBackWhereTheBackendAsksForIt) {
   EXPECT_EQ(keeper.on_timer(at(100ms)), renew);
 }
 
+TEST(LeaseKeeper, ClaimsWhatItKeptBackWhenItIsAskedTo) {
+  timing times = usual_times();
+  times.claim_delay = 100ms;
+  lease_keeper keeper{times, handed_over(at(0s)), at(0s)};
+  ASSERT_EQ(keeper.begin(at(0s)), nothing);
+
+  EXPECT_EQ(keeper.claim_now(at(1ms)), renew);
+  EXPECT_EQ(keeper.claim_now(at(2ms)), nothing) << "it is under way";
+  EXPECT_EQ(begun().claim_now(at(1ms)), nothing) << "nothing to claim";
+}
+
 TEST(LeaseKeeper, ClaimsAtOnceWhenLittleOfTheWindowIsLeft) {
   timing times = usual_times();
   times.claim_delay = 100ms;

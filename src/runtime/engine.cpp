@@ -219,6 +219,17 @@ void engine::settle(lease_record& turn) {
   perform(out);
 }
 
+void engine::claim_now(lease_record& turn) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    if (turn.home == nullptr) return;
+    follow(*turn.home, turn.home->as_holding()->keeper.claim_now(out.now), out);
+    close_books(out);
+  }
+  perform(out);
+}
+
 std::stop_token engine::lost_token(lease_record& turn) {
   const base::mutex_lock held{mutex_};
   if (!turn.gone.stop_possible()) {

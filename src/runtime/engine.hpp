@@ -114,6 +114,8 @@ class engine final : public backend_api::events {
   /// The caller's clock has passed the turn's deadline: settles, once for all observers, whether
   /// the turn is lost or was renewed just in time.
   void settle(lease_record& turn);
+  /// Whoever needs the whole lease confirmed does not wait for a claim that is kept back.
+  void claim_now(lease_record& turn);
   /// The stop token that fires when the turn is lost.
   [[nodiscard]] std::stop_token lost_token(lease_record& turn);
   /// Whether a caller of this client has its turn of that name now.
