@@ -8,7 +8,6 @@
 #include <iterator>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,7 +27,8 @@ class map_table final : public table {
  public:
   explicit map_table(map_records& records) : records_(records) {}
   ~map_table() override {
-    for (auto& [key, value] : std::views::reverse(before_)) {
+    for (auto change = before_.rbegin(); change != before_.rend(); ++change) {
+      auto& [key, value] = *change;
       if (value) {
         records_[key] = std::move(*value);
       } else {
