@@ -63,10 +63,7 @@ base::result<MDB_env*> open_environment(int folder, const std::string& name,
   int error = mdb_env_create(&environment);
   if (error == 0) error = mdb_env_set_mapsize(environment, map_bytes);
   if (error == 0) error = mdb_env_open(environment, path_in(folder, name).c_str(), flags, mode);
-  if (error == 0) {
-    close_on_exec(environment, (flags & MDB_WRITEMAP) == 0);
-    return environment;
-  }
+  if (error == 0) return environment;
   if (environment != nullptr) mdb_env_close(environment);
   return tl::unexpected(lmdb_failure(error, "open the store's file '" + name + "'"));
 }
@@ -80,6 +77,7 @@ base::result<std::monostate> lmdb_file::make(int folder, const std::string& name
   // that was never closed orderly is not found later: the gate is put in place after this.
   auto fresh = open_environment(folder, name, map_bytes, plain_flags, mode);
   if (!fresh) return tl::unexpected(fresh.error());
+  close_on_exec(*fresh, false);  // open for a moment only
   mdb_env_close(*fresh);
   const descriptor file(::openat(folder, name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!file.open()) return tl::unexpected(system_failure(errno, "open the store's new file"));
@@ -109,6 +107,7 @@ base::result<std::unique_ptr<lmdb_file>> lmdb_file::open(int folder, const std::
   const unsigned flags = plain_flags | (write_map ? MDB_WRITEMAP : 0U);
   auto environment = open_environment(folder, name, map_bytes, flags, 0600);
   if (!environment) return tl::unexpected(environment.error());
+  close_on_exec(*environment, !write_map);
   std::unique_ptr<lmdb_file> file(new lmdb_file(*environment));
   MDB_txn* transaction = nullptr;
   int error = mdb_txn_begin(file->environment_, nullptr, 0, &transaction);
