@@ -1,0 +1,89 @@
+-- acquire of a lock with one holder; also a waiter's heartbeat.
+-- ARGV 5: head ("sp1 KIND ID"), 6: kind, 7: id, 8: lease, 9: claim window, 10: ticket, 11: may wait, 12: tokens,
+-- 13: local waiters, 14: may be known here, 15: card.
+-- Answers {1, first, last, remaining, provisional}, {2, ask again after or -1, newest token, foreign holder, first in
+-- line}, {3} held, {4, kind} in use as another kind.
+local found = redis.call('EXISTS', KEYS[1], KEYS[2])
+if found == 0 and ARGV[14] ~= '1' then
+  -- The common case, before anything else is set up: free, and nobody waits.
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local last = redis.call('INCRBY', KEYS[5], ARGV[12])
+  if last < 1e15 then
+    last = now * 1024 + ARGV[12]
+    redis.call('SET', KEYS[5], string.format('%.0f', last))
+  end
+  local first = last - ARGV[12] + 1
+  redis.call('SET', KEYS[1], string.format('%s %.0f %.0f c %.0f %s %s', ARGV[5], first, last, now, ARGV[13],
+    ARGV[15]), 'PX', ARGV[8])
+  if ARGV[4] ~= '' then redis.call(ARGV[1], ARGV[4], 'c') end
+  return {1, first, last, tonumber(ARGV[8]), 0}
+end
+
+--!include common.lua
+--!include one.lua
+
+local head, kind, id, locals, card = ARGV[5], ARGV[6], ARGV[7], ARGV[13], ARGV[15]
+local value = redis.pcall('GET', lock)
+local foreign, newest = false, nil
+
+if type(value) == 'table' then
+  -- Not a string: a lock of ours with many holders, or another library's.
+  local other = redis.pcall('HGET', lock, ':kind')
+  if type(other) == 'string' then return {4, other} end
+  foreign = true
+elseif value then
+  if string.sub(value, 1, 4) ~= 'sp1 ' then
+    foreign = true
+  elseif string.sub(value, 5, 5) ~= kind then
+    return {4, string.sub(value, 5, 5)}
+  elseif string.sub(value, 1, #head) == head then
+    local first, last, state = string.match(value, '^sp1 %a %x+ (%d+) (%d+) (%a)')
+    return {1, tonumber(first), tonumber(last), redis.call('PTTL', lock), state == 'p' and 1 or 0}
+  else
+    newest = tonumber(string.match(value, '^sp1 %a %x+ %d+ (%d+)'))
+  end
+end
+
+local ticket = false
+if not value then
+  -- It lapsed, or was released by somebody who does not know of the queue.
+  local other = redis.call('HGET', waiters, ':kind')
+  if other and other ~= kind then return {4, other} end
+  local served, last = serve(kind, id)
+  if not served or served == id then
+    forget_ticket(id)
+    local first
+    first, last = draw(ARGV[12])
+    hold(head, first, last, 'c', now_ms(), locals, card, ARGV[8])
+    tell_change()
+    return {1, first, last, tonumber(ARGV[8]), 0}
+  end
+  tell_change()
+  newest = last
+elseif found == 2 and not newest then
+  local other = redis.call('HGET', waiters, ':kind')
+  if other and other ~= kind then return {4, other} end
+end
+
+if ARGV[11] ~= '1' then return {3} end
+local now = now_ms()
+if ARGV[14] == '1' then
+  ticket = redis.call('HGET', waiters, id)
+  if ticket then
+    local _, lapses = ticket_fields(ticket)
+    if tonumber(lapses) <= now then
+      forget_ticket(id)
+      ticket = false
+    end
+  end
+end
+stand_in_line(id, ticket, kind, now, tonumber(ARGV[10]), ARGV[9], ARGV[12], 'x', locals, card)
+local first_in_line
+if value and found == 1 then
+  first_in_line = true
+else
+  first_in_line = redis.call('ZRANK', queue, id) == 0
+end
+return {2, first_in_line and redis.call('PTTL', lock) or -1, newest or tonumber(redis.call('GET', counter) or 0),
+  foreign and 1 or 0, first_in_line and 1 or 0}

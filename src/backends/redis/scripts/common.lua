@@ -1,0 +1,91 @@
+-- What all scripts share. Keys: the lock, its queue (sorted set: id -> place), its waiters (hash: id -> ticket), those set
+-- aside (sorted set: id -> when the ticket lapses), the counter of tokens.
+local lock, queue, waiters, absent, counter = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local publish, channel_head, channel_tail, changes = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+-- `count` new tokens, first and last. A counter far below the server's clock is one that was lost (FLUSHALL, a restart
+-- without persistence): it begins above every token drawn before, as long as fewer than 1,024 a millisecond were.
+local function draw(count)
+  local last = redis.call('INCRBY', counter, count)
+  if last < 1e15 then
+    last = now_ms() * 1024 + count
+    redis.call('SET', counter, whole(last))
+  end
+  return last - count + 1, last
+end
+
+-- How many heard it: a client that is gone does not.
+local function tell(client, message)
+  return redis.call(publish, channel_head .. client .. channel_tail, message)
+end
+
+local function tell_change()
+  if changes ~= '' then redis.call(publish, changes, 'c') end
+end
+
+-- A ticket: PLACE LAPSES WINDOW COUNT MODE SINCE LOCALS CARD, where a card is CLIENT PID HOST LABEL VALUE.
+local function ticket_fields(ticket)
+  return string.match(ticket, '^(%d+) (%d+) (%d+) (%d+) (%a) (%d+) (%d+) (.*)$')
+end
+
+local function client_of(card)
+  return string.match(card, '^%x+')
+end
+
+-- Beside the tickets, `waiters` has this many fields: ':next' and ':kind'.
+local waiters_meta = 2
+
+local function tidy()
+  if redis.call('HLEN', waiters) <= waiters_meta then redis.call('DEL', waiters) end
+end
+
+-- Nobody listens for this waiter at the moment. It loses this turn but not its place, which it takes again when it asks
+-- before its ticket lapses.
+local function set_aside(id, lapses, now)
+  for _, dead in ipairs(redis.call('ZRANGEBYSCORE', absent, '-inf', now, 'LIMIT', 0, 100)) do
+    redis.call('ZREM', absent, dead)
+    redis.call('HDEL', waiters, dead)
+  end
+  redis.call('ZADD', absent, lapses, id)
+  redis.call('PEXPIREAT', absent, redis.call('ZRANGE', absent, -1, -1, 'WITHSCORES')[2])
+end
+
+-- Leaves the queue, wherever the ticket is. False: there was none.
+local function forget_ticket(id)
+  if redis.call('HDEL', waiters, id) == 0 then return false end
+  redis.call('ZREM', queue, id)
+  redis.call('ZREM', absent, id)
+  tidy()
+  return true
+end
+
+-- Stands in line: at the end, or with `ticket` at the place it has.
+local function stand_in_line(id, ticket, kind, now, ticket_ms, window_ms, count, mode, locals, card)
+  local place, since
+  if ticket then
+    local _
+    place, _, _, _, _, since = ticket_fields(ticket)
+    redis.call('ZREM', absent, id)
+  else
+    place, since = redis.call('HINCRBY', waiters, ':next', 1), now
+    if place == 1 then redis.call('HSET', waiters, ':kind', kind) end
+  end
+  redis.call('HSET', waiters, id, table.concat({place, whole(now + ticket_ms), window_ms, count, mode,
+    whole(since), locals, card}, ' '))
+  redis.call('ZADD', queue, place, id)
+  -- Not at every question: the two keys live a little longer than the tickets in them.
+  if redis.call('PTTL', queue) < ticket_ms then
+    local ttl = whole(ticket_ms * 1.25)
+    redis.call('PEXPIRE', queue, ttl)
+    redis.call('PEXPIRE', waiters, ttl)
+  end
+end

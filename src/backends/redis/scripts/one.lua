@@ -1,0 +1,40 @@
+-- Locks with one holder (mutex, election): a plain string, so that others' locks and ours keep each other out.
+-- sp1 KIND ID FIRST LAST STATE SINCE LOCALS CARD, where STATE is c (claimed), p (provisional) or t (a tombstone).
+local function hold(head, first, last, state, since, locals, card, ttl_ms)
+  redis.call('SET', lock, table.concat({head, whole(first), whole(last), state, whole(since), locals, card}, ' '),
+    'PX', ttl_ms)
+end
+
+-- The lock is free: gives it to the first live waiter. Says who that was and its last token, or nil. The asker itself
+-- is told, not granted: it is here, and gets its whole lease.
+local function serve(kind, asker)
+  local now
+  local popped = redis.call('ZPOPMIN', queue)
+  while popped[1] do
+    local id = popped[1]
+    local ticket = redis.call('HGET', waiters, id)
+    if ticket then
+      now = now or now_ms()
+      local _, lapses, window, count, _, _, locals, card = ticket_fields(ticket)
+      if tonumber(lapses) <= now then
+        redis.call('HDEL', waiters, id)
+      elseif id == asker then
+        redis.call('HDEL', waiters, id)
+        tidy()
+        return id
+      else
+        local first, last = draw(count)
+        if tell(client_of(card), table.concat({'g', id, whole(first), whole(last), window, 1}, ' ')) > 0 then
+          hold('sp1 ' .. kind .. ' ' .. id, first, last, 'p', now, locals, card, window)
+          redis.call('HDEL', waiters, id)
+          tidy()
+          return id, last
+        end
+        set_aside(id, lapses, now)
+      end
+    end
+    popped = redis.call('ZPOPMIN', queue)
+  end
+  if now then tidy() end
+  return nil
+end

@@ -1,0 +1,7 @@
+-- Before the first grant on a connection: the counter is at least the server's clock x 1,024, so that tokens also grow
+-- across a fail-over to a replica that lags, and after data was lost. Answers the counter as it was (-1: none).
+local before = tonumber(redis.call('GET', KEYS[1]) or -1)
+local time = redis.call('TIME')
+local floor = (time[1] * 1000 + math.floor(time[2] / 1000)) * 1024
+if before < floor then redis.call('SET', KEYS[1], string.format('%.0f', floor)) end
+return before

@@ -1,0 +1,15 @@
+-- Everything about one name; changes nothing. Answers {now, type of the lock key, its remaining time, its value or
+-- fields, what the waiters wait for, tickets in the order of the queue}, or nothing. ARGV 1: how many tickets at most.
+local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local what = redis.call('TYPE', lock)['ok']
+if what == 'none' and redis.call('EXISTS', queue) == 0 then return false end
+local time = redis.call('TIME')
+local content = false
+if what == 'string' then content = redis.call('GET', lock) end
+if what == 'hash' and redis.call('HEXISTS', lock, ':kind') == 1 then content = redis.call('HGETALL', lock) end
+local tickets = {}
+for _, id in ipairs(redis.call('ZRANGE', queue, 0, ARGV[1] - 1)) do
+  tickets[#tickets + 1] = redis.call('HGET', waiters, id) or ''
+end
+return {time[1] * 1000 + math.floor(time[2] / 1000), what, redis.call('PTTL', lock), content or '',
+  redis.call('HGET', waiters, ':kind') or '', tickets}
