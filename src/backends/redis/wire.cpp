@@ -31,6 +31,15 @@ void wire_command::add(std::string_view argument) {
   ++argument_count;
 }
 
+void wire_command::add(std::initializer_list<std::string_view> parts) {
+  std::size_t size = 0;
+  for (const std::string_view each : parts) size += each.size();
+  append_header(arguments, '$', size);
+  for (const std::string_view each : parts) arguments.append(each);
+  arguments.append("\r\n", 2);
+  ++argument_count;
+}
+
 void wire_command::add(std::int64_t argument) {
   std::array<char, 24> digits;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), argument).ptr;

@@ -26,6 +26,8 @@ struct wire_command {
   const script_source* script = nullptr;
 
   void add(std::string_view argument);
+  /// One argument made of several parts.
+  void add(std::initializer_list<std::string_view> parts);
   void add(std::int64_t argument);
 };
 

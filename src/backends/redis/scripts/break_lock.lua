@@ -13,7 +13,7 @@ end
 local function break_one(value)
   local kind, id, first, last, state, since = string.match(value, '^sp1 (%a) (%x+) (%d+) (%d+) (%a) (%d+)')
   if not matches(first, last, state) then return state == 't' and 3 or 2 end
-  if kind == 'e' then changes = channel_head .. 'changes:' .. ARGV[7] .. channel_tail end
+  if kind ~= 'e' then changes = '' end
   if state ~= 't' then
     tell(string.match(value, '^sp1 %a %x+ %d+ %d+ %a %d+ %d+ (%x+)'), 'l ' .. id)
   end

@@ -1,0 +1,530 @@
+#include "backends/redis/protocol.hpp"
+
+#include "base/check.hpp"
+#include <sallyport/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+namespace sallyport::backends::redis {
+
+using backend_api::acquire_answer;
+using backend_api::acquire_request;
+using backend_api::break_mode;
+using backend_api::duration;
+using backend_api::gone;
+using backend_api::granted;
+using backend_api::held;
+using backend_api::holder_id;
+using backend_api::leave_answer;
+using backend_api::leave_request;
+using backend_api::renew_answer;
+using backend_api::renew_request;
+using backend_api::renewed;
+using backend_api::waiting;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr std::int64_t most_tickets_shown = 10'000;
+/// While the holder is somebody who does not know of our queue, its head asks this often.
+constexpr milliseconds shortest_poll{50};
+constexpr milliseconds longest_poll{250};
+/// "When you like": core asks again at its heartbeat.
+constexpr duration whenever = std::chrono::hours{24};
+
+char letter_of(lock_kind kind) {
+  switch (kind) {
+    case lock_kind::mutex:
+      return 'm';
+    case lock_kind::election:
+      return 'e';
+    case lock_kind::shared_mutex:
+      return 's';
+    case lock_kind::semaphore:
+      return 'n';
+  }
+  SALLYPORT_CHECK(false);
+}
+
+std::optional<lock_kind> kind_of(std::string_view letters) {
+  if (letters.empty()) return std::nullopt;
+  switch (letters.front()) {
+    case 'm':
+      return lock_kind::mutex;
+    case 'e':
+      return lock_kind::election;
+    case 's':
+      return lock_kind::shared_mutex;
+    case 'n':
+      return lock_kind::semaphore;
+    default:  // from outside: anything may stand there
+      return std::nullopt;
+  }
+}
+
+bool has_many_holders(lock_kind kind) {
+  return kind == lock_kind::shared_mutex || kind == lock_kind::semaphore;
+}
+
+std::array<char, 32> hex_of(const holder_id& id) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::array<char, 32> text;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  for (std::size_t i = 0; i < 16; ++i) {
+    const auto shift = static_cast<unsigned>(60 - 4 * i);
+    text[i] = digits[(id.high >> shift) & 0xfU];
+    text[16 + i] = digits[(id.low >> shift) & 0xfU];
+  }
+  return text;
+}
+
+std::optional<holder_id> holder_of(std::string_view hex) {
+  if (hex.size() != 32) return std::nullopt;
+  holder_id id;
+  const char* const middle = hex.data() + 16;
+  const char* const end = hex.data() + 32;
+  if (std::from_chars(hex.data(), middle, id.high, 16).ptr != middle) return std::nullopt;
+  if (std::from_chars(middle, end, id.low, 16).ptr != end) return std::nullopt;
+  return id;
+}
+
+std::string_view view(const std::array<char, 32>& text) { return {text.data(), text.size()}; }
+
+/// A duration for the store, which must not end before ours does.
+std::int64_t in_ms(duration span) { return std::chrono::ceil<milliseconds>(span).count(); }
+
+/// One word without blanks, that people can read.
+std::string word(std::string_view text) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  std::string out;
+  for (const char each : text) {
+    const auto byte = static_cast<unsigned char>(each);
+    if (byte <= 0x20 || byte == '%' || byte == 0x7f) {
+      out += '%';
+      out += digits[byte >> 4U];
+      out += digits[byte & 0xfU];
+    } else {
+      out += each;
+    }
+  }
+  return out.empty() ? "-" : out;
+}
+
+std::string text_of(std::string_view word) {
+  if (word == "-") return {};
+  std::string out;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    unsigned byte = 0;
+    const bool coded = word[i] == '%' && i + 2 < word.size() &&
+                       std::from_chars(word.data() + i + 1, word.data() + i + 3, byte, 16).ptr ==
+                           word.data() + i + 3;
+    out += coded ? static_cast<char>(byte) : word[i];
+    if (coded) i += 2;
+  }
+  return out;
+}
+
+/// Words of a record, one after the other.
+class words {
+ public:
+  explicit words(std::string_view text) : rest_(text) {}
+  std::string_view next() {
+    const auto end = rest_.find(' ');
+    const std::string_view found = rest_.substr(0, end);
+    rest_ = end == std::string_view::npos ? std::string_view{} : rest_.substr(end + 1);
+    return found;
+  }
+  template <class Number = std::int64_t>
+  Number number() {
+    const std::string_view text = next();
+    Number value{};
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+  }
+  [[nodiscard]] std::string_view rest() const { return rest_; }
+
+ private:
+  std::string_view rest_;
+};
+
+base::failure not_understood(std::string_view what) {
+  return {make_error_code(errc::store_refused), "the server's answer to " + std::string(what) +
+                                                    " was not understood; is it a Redis server?"};
+}
+
+std::int64_t integer_at(const reply& said, std::size_t index) {
+  return index < said.elements.size() ? said.elements[index].integer : 0;
+}
+
+fencing_token token_at(const reply& said, std::size_t index) {
+  return fencing_token(
+      static_cast<std::uint64_t>(std::max<std::int64_t>(integer_at(said, index), 0)));
+}
+
+std::uint32_t permits_at(const reply& said, std::size_t index) {
+  if (index >= said.elements.size()) return 1;
+  return static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(integer_at(said, index), 1, UINT32_MAX));
+}
+
+milliseconds remaining_at(const reply& said, std::size_t index) {
+  return milliseconds{std::max<std::int64_t>(integer_at(said, index), 0)};
+}
+
+waiting waiting_of(const reply& said, double draw) {
+  const std::int64_t lapses_in = integer_at(said, 1);
+  const bool foreign = integer_at(said, 3) == 1;
+  const bool first = integer_at(said, 4) == 1;
+  duration ask_again = whenever;
+  if (first && lapses_in >= 0) ask_again = milliseconds{lapses_in + 1};
+  if (first && foreign) {
+    const auto spread = static_cast<double>((longest_poll - shortest_poll).count()) * draw;
+    ask_again =
+        std::min<duration>(ask_again, shortest_poll + milliseconds{static_cast<int>(spread)});
+  }
+  return {ask_again, permits_at(said, 5), token_at(said, 2)};
+}
+
+}  // namespace
+
+protocol::protocol(settings how) : how_(std::move(how)) {
+  card_ = how_.client + ' ' + std::to_string(how_.owner.pid) + ' ' + word(how_.owner.host) + ' ' +
+          word(how_.owner.label) + ' ';
+}
+
+wire_command protocol::queue_call(const script_source& script, const lock_place& place,
+                                  bool tells_changes) const {
+  wire_command call = call_of(script, 5);
+  place.add_lock(call);
+  place.add_side(call, "queue");
+  place.add_side(call, "waiters");
+  place.add_side(call, "absent");
+  place.add_counter(call);
+  call.add(how_.cluster ? std::string_view("SPUBLISH") : std::string_view("PUBLISH"));
+  place.add_channel_head(call);
+  place.add_channel_tail(call);
+  if (tells_changes) {
+    call.add(place.changes_channel());
+  } else {
+    call.add(std::string_view{});
+  }
+  return call;
+}
+
+wire_command protocol::acquire(const acquire_request& request, bool known) const {
+  const bool many = has_many_holders(request.kind);
+  const auto id = hex_of(request.holder);
+  const char letter = letter_of(request.kind);
+  const std::string_view kind(&letter, 1);
+  wire_command call =
+      queue_call(many ? scripts::acquire_many : scripts::acquire, place_of(request.name.text()),
+                 request.kind == lock_kind::election);
+  if (!many) call.add({"sp1 ", kind, " ", view(id)});
+  call.add(kind);
+  call.add(view(id));
+  call.add(in_ms(request.lease_length));
+  call.add(in_ms(request.claim_window));
+  call.add(in_ms(request.ticket_length));
+  call.add(std::string_view(request.may_wait ? "1" : "0"));
+  call.add(std::int64_t{std::max(request.token_count, 1U)});
+  call.add(std::int64_t{request.local_waiters});
+  call.add(std::string_view(known ? "1" : "0"));
+  call.add({card_, request.value});
+  if (many) {
+    const bool shared =
+        request.kind == lock_kind::shared_mutex && request.mode == lock_mode::shared;
+    call.add(std::string_view(shared ? "s" : "x"));
+    call.add(std::int64_t{std::max(request.permits, 1U)});
+  }
+  return call;
+}
+
+wire_command protocol::renew(const renew_request& request) const {
+  const bool many = has_many_holders(request.kind);
+  const bool draws = request.token_count > 0;
+  const auto id = hex_of(request.holder);
+  const char letter = letter_of(request.kind);
+  const std::string_view kind(&letter, 1);
+  const lock_place place = place_of(request.name.text());
+  wire_command call = call_of(many ? scripts::renew_many : scripts::renew, draws ? 2 : 1);
+  place.add_lock(call);
+  if (draws) place.add_counter(call);
+  if (many) {
+    call.add(kind);
+    call.add(view(id));
+  } else {
+    call.add({"sp1 ", kind, " ", view(id)});
+  }
+  call.add(in_ms(request.lease_length));
+  call.add(std::int64_t{request.local_waiters});
+  call.add(std::int64_t{request.token_count});
+  return call;
+}
+
+wire_command protocol::leave(const leave_request& request, bool withdraw) const {
+  const bool many = has_many_holders(request.kind);
+  const auto id = hex_of(request.holder);
+  const char letter = letter_of(request.kind);
+  const std::string_view kind(&letter, 1);
+  wire_command call =
+      queue_call(many ? scripts::leave_many : scripts::leave, place_of(request.name.text()),
+                 request.kind == lock_kind::election);
+  if (!many) call.add({"sp1 ", kind, " ", view(id)});
+  call.add(kind);
+  call.add(view(id));
+  call.add(std::string_view(withdraw ? "w" : "r"));
+  return call;
+}
+
+wire_command protocol::downgrade(const renew_request& request) const {
+  const auto id = hex_of(request.holder);
+  wire_command call = queue_call(scripts::downgrade, place_of(request.name.text()), false);
+  call.add(view(id));
+  call.add(in_ms(request.lease_length));
+  call.add(std::int64_t{request.local_waiters});
+  return call;
+}
+
+wire_command protocol::set_value(const renew_request& holder, std::string_view value) const {
+  const auto id = hex_of(holder.holder);
+  const char letter = letter_of(holder.kind);
+  const lock_place place = place_of(holder.name.text());
+  wire_command call = call_of(scripts::set_value, 1);
+  place.add_lock(call);
+  call.add(how_.cluster ? std::string_view("SPUBLISH") : std::string_view("PUBLISH"));
+  call.add(place.changes_channel());
+  call.add({"sp1 ", std::string_view(&letter, 1), " ", view(id)});
+  call.add(value);
+  return call;
+}
+
+wire_command protocol::break_lock(const lock_name& name, fencing_token observed,
+                                  break_mode mode) const {
+  wire_command call = queue_call(scripts::break_lock, place_of(name.text()), true);
+  call.add(static_cast<std::int64_t>(observed.value()));
+  call.add(std::string_view(mode == break_mode::safe ? "s" : "n"));
+  return call;
+}
+
+wire_command protocol::who(const lock_name& name) const {
+  const lock_place place = place_of(name.text());
+  wire_command call = call_of(scripts::who, 3);
+  place.add_lock(call);
+  place.add_side(call, "queue");
+  place.add_side(call, "waiters");
+  call.add(most_tickets_shown);
+  return call;
+}
+
+wire_command protocol::raise(std::string_view name) const {
+  wire_command call = call_of(scripts::raise, 1);
+  place_of(name).add_counter(call);
+  return call;
+}
+
+base::failure failure_of(const reply& error) {
+  // Transient, and said before anything was done.
+  constexpr std::array<std::string_view, 10> passing{
+      "LOADING",  "BUSY",    "READONLY", "MASTERDOWN", "CLUSTERDOWN",
+      "TRYAGAIN", "MISCONF", "OOM",      "NOREPLICAS", "NOSCRIPT"};
+  const bool passes = std::ranges::find(passing, error.error_word()) != passing.end();
+  return {make_error_code(passes ? errc::unavailable : errc::store_refused),
+          "the Redis server said: " + error.text};
+}
+
+base::result<acquire_answer> acquire_answer_of(const reply& said, double draw) {
+  if (said.is_error()) return tl::unexpected(failure_of(said));
+  if (!said.is_array() || said.elements.empty()) return tl::unexpected(not_understood("acquire"));
+  switch (said.elements.front().integer) {
+    case 1:
+      return granted{.tokens = {token_at(said, 1), token_at(said, 2)},
+                     .remaining = remaining_at(said, 3),
+                     .provisional = integer_at(said, 4) == 1,
+                     .permits = permits_at(said, 5)};
+    case 2:
+      return waiting_of(said, draw);
+    case 3:
+      return held{};
+    case 4: {
+      const auto kind = said.elements.size() > 1 ? kind_of(said.elements[1].text) : std::nullopt;
+      return base::fail(errc::wrong_kind,
+                        "the name is in use as a " + std::string(kind ? to_string(*kind) : "lock"));
+    }
+    default:
+      return tl::unexpected(not_understood("acquire"));
+  }
+}
+
+base::result<renew_answer> renew_answer_of(const reply& said) {
+  if (said.is_error()) return tl::unexpected(failure_of(said));
+  if (!said.is_array() || said.elements.empty()) return tl::unexpected(not_understood("renew"));
+  if (said.elements.front().integer == 0) return gone{};
+  return renewed{{token_at(said, 1), token_at(said, 2)}, remaining_at(said, 3)};
+}
+
+base::result<leave_answer> leave_answer_of(const reply& said) {
+  if (said.is_error()) return tl::unexpected(failure_of(said));
+  if (!said.is_integer()) return tl::unexpected(not_understood("release"));
+  return said.integer == 1 ? leave_answer::left : leave_answer::not_there;
+}
+
+base::result<bool> set_value_answer_of(const reply& said) {
+  if (said.is_error()) return tl::unexpected(failure_of(said));
+  if (!said.is_integer()) return tl::unexpected(not_understood("set_value"));
+  return said.integer == 1;
+}
+
+base::result<std::monostate> break_answer_of(const reply& said) {
+  if (said.is_error()) return tl::unexpected(failure_of(said));
+  switch (said.integer) {
+    case 1:
+      return std::monostate{};
+    case 0:
+      return base::fail(errc::no_such_lock, "nobody holds it");
+    case 2:
+      return base::fail(errc::token_mismatch, "it is held under another token");
+    case 3:
+      return base::fail(errc::no_such_lock, "its grant was broken already");
+    case 4:
+      return base::fail(errc::not_supported,
+                        "it is held by a client of another library, which has no token; delete its "
+                        "key (the lock's name) with redis-cli if you are sure");
+    default:
+      return tl::unexpected(not_understood("break"));
+  }
+}
+
+namespace {
+
+template <class Info>
+void read_card(words& record, Info& info) {
+  record.next();  // the client's number, which is nobody's business
+  info.pid = record.number();
+  info.host = text_of(record.next());
+  info.label = text_of(record.next());
+}
+
+/// FIRST LAST ... of a holder whose key or expiry was read already.
+void read_one_holder(std::string_view value, std::int64_t now, std::int64_t ttl, lock_info& info) {
+  words record(value);
+  record.next();
+  info.kind = kind_of(record.next()).value_or(lock_kind::mutex);
+  record.next();
+  holder_info holder;
+  holder.token = fencing_token(record.number<std::uint64_t>());
+  record.next();
+  const std::string_view state = record.next();
+  if (state == "t") {
+    info.closed_for = milliseconds{std::max<std::int64_t>(ttl, 1)};
+    return;
+  }
+  holder.claimed = state == "c";
+  holder.held_for = milliseconds{std::max<std::int64_t>(now - record.number(), 0)};
+  holder.local_waiters = record.number<std::uint32_t>();
+  read_card(record, holder);
+  holder.value = record.rest();
+  holder.remaining = milliseconds{std::max<std::int64_t>(ttl, 0)};
+  info.holders.push_back(std::move(holder));
+}
+
+void read_many_holders(const std::vector<reply>& fields, std::int64_t now, lock_info& info) {
+  for (std::size_t i = 0; i + 1 < fields.size(); i += 2) {
+    const std::string& field = fields[i].text;
+    const std::string& content = fields[i + 1].text;
+    if (field == ":kind") info.kind = kind_of(content).value_or(lock_kind::shared_mutex);
+    if (field == ":permits") info.permits = words(content).number<std::uint32_t>();
+    if (field.starts_with(':')) continue;
+    words record(content);
+    const std::int64_t expiry = record.number();
+    if (expiry <= now) continue;
+    holder_info holder;
+    holder.token = fencing_token(record.number<std::uint64_t>());
+    record.next();
+    holder.mode = record.next() == "s" ? lock_mode::shared : lock_mode::exclusive;
+    const std::string_view state = record.next();
+    if (state == "t") {
+      info.closed_for = std::max(info.closed_for, milliseconds{expiry - now});
+      continue;
+    }
+    holder.claimed = state == "c";
+    holder.held_for = milliseconds{std::max<std::int64_t>(now - record.number(), 0)};
+    holder.local_waiters = record.number<std::uint32_t>();
+    read_card(record, holder);
+    holder.remaining = milliseconds{expiry - now};
+    info.holders.push_back(std::move(holder));
+  }
+  // A hash has no order of its own; tokens were drawn in the order of grants.
+  std::ranges::sort(info.holders, {}, &holder_info::token);
+}
+
+void read_tickets(const std::vector<reply>& tickets, std::int64_t now, lock_info& info) {
+  for (const reply& each : tickets) {
+    words record(each.text);
+    record.next();
+    if (record.number() <= now) continue;
+    record.next();
+    record.next();
+    waiter_info waiter;
+    waiter.mode = record.next() == "s" ? lock_mode::shared : lock_mode::exclusive;
+    waiter.waited = milliseconds{std::max<std::int64_t>(now - record.number(), 0)};
+    waiter.local_waiters = record.number<std::uint32_t>();
+    read_card(record, waiter);
+    info.waiters.push_back(std::move(waiter));
+  }
+}
+
+}  // namespace
+
+base::result<std::optional<lock_info>> who_answer_of(const reply& said, std::string_view name) {
+  if (said.is_error()) return tl::unexpected(failure_of(said));
+  if (said.is_nil()) return std::nullopt;
+  if (!said.is_array() || said.elements.size() < 6) return tl::unexpected(not_understood("who"));
+  const std::int64_t now = said.elements[0].integer;
+  const std::int64_t ttl = said.elements[2].integer;
+  const reply& content = said.elements[3];
+  const std::string& waited_for = said.elements[4].text;
+  lock_info info;
+  info.name = name;
+  info.kind = kind_of(waited_for).value_or(lock_kind::mutex);
+  if (waited_for.starts_with('n')) {
+    std::from_chars(waited_for.data() + 1, waited_for.data() + waited_for.size(), info.permits);
+  }
+  if (content.is_array()) {
+    read_many_holders(content.elements, now, info);
+  } else if (content.text.starts_with("sp1 ")) {
+    read_one_holder(content.text, now, ttl, info);
+  } else if (said.elements[1].text != "none") {
+    // Another library's: all that is known is that it is there.
+    holder_info holder;
+    holder.label = "(not a Sallyport client)";
+    holder.remaining = milliseconds{std::max<std::int64_t>(ttl, 0)};
+    info.holders.push_back(std::move(holder));
+  }
+  read_tickets(said.elements[5].elements, now, info);
+  if (info.holders.empty() && info.waiters.empty() && info.closed_for == milliseconds{0}) {
+    return std::nullopt;
+  }
+  return info;
+}
+
+std::optional<notice> parse_notice(std::string_view message) {
+  words said(message);
+  const std::string_view what = said.next();
+  const auto holder = holder_of(said.next());
+  if (!holder) return std::nullopt;
+  if (what == "l") return notice{*holder, std::nullopt};
+  if (what != "g") return std::nullopt;
+  granted grant;
+  grant.tokens.first = fencing_token(said.number<std::uint64_t>());
+  grant.tokens.last = fencing_token(said.number<std::uint64_t>());
+  grant.remaining = milliseconds{said.number()};
+  grant.provisional = true;
+  grant.permits = said.number<std::uint32_t>();
+  return notice{*holder, grant};
+}
+
+}  // namespace sallyport::backends::redis

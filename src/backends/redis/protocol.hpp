@@ -1,0 +1,103 @@
+#pragma once
+
+#include "backend_api/backend.hpp"
+#include "backends/redis/keys.hpp"
+#include "backends/redis/reply.hpp"
+#include "backends/redis/wire.hpp"
+#include "base/result.hpp"
+#include <sallyport/inspect.hpp>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// What is said to a Redis server and what its answers mean. Pure: no connection, no clock.
+namespace sallyport::backends::redis {
+
+/// The scripts of scripts/*.lua; written by CMake.
+namespace scripts {
+extern const script_source acquire;
+extern const script_source acquire_many;
+extern const script_source break_lock;
+extern const script_source downgrade;
+extern const script_source leave;
+extern const script_source leave_many;
+extern const script_source raise;
+extern const script_source renew;
+extern const script_source renew_many;
+extern const script_source set_value;
+extern const script_source who;
+}  // namespace scripts
+
+/// How requests become commands, for one client. Immutable.
+/// Thread safety: all members.
+class protocol {
+ public:
+  struct settings {
+    std::string prefix;    ///< stands before every name
+    bool cluster = false;  ///< side keys share the lock key's slot, notices are sharded
+    std::string client;    ///< who hears notices: 16 hexadecimal digits, fresh for every client
+    backend_api::owner_info owner{};
+  };
+
+  explicit protocol(settings how);
+
+  /// `known`: an earlier request of this contender may have reached the store. An unknown one is
+  /// spared the search for itself.
+  [[nodiscard]] wire_command acquire(const backend_api::acquire_request& request, bool known) const;
+  [[nodiscard]] wire_command renew(const backend_api::renew_request& request) const;
+  [[nodiscard]] wire_command leave(const backend_api::leave_request& request, bool withdraw) const;
+  [[nodiscard]] wire_command downgrade(const backend_api::renew_request& request) const;
+  [[nodiscard]] wire_command set_value(const backend_api::renew_request& holder,
+                                       std::string_view value) const;
+  [[nodiscard]] wire_command break_lock(const lock_name& name, fencing_token observed,
+                                        backend_api::break_mode mode) const;
+  [[nodiscard]] wire_command who(const lock_name& name) const;
+  /// Raises the counter of this name's slot to the server's clock.
+  [[nodiscard]] wire_command raise(std::string_view name = {}) const;
+
+  [[nodiscard]] lock_place place_of(std::string_view name) const {
+    return {how_.prefix, name, how_.cluster};
+  }
+  [[nodiscard]] const settings& how() const noexcept { return how_; }
+  /// Where this client hears what concerns this name.
+  [[nodiscard]] std::string channel_for(const lock_name& name) const {
+    return place_of(name.text()).channel_of(how_.client);
+  }
+
+ private:
+  /// The five keys and the first four arguments of every script that may serve the queue.
+  [[nodiscard]] wire_command queue_call(const script_source& script, const lock_place& place,
+                                        bool tells_changes) const;
+
+  settings how_;
+  std::string card_;  // what who shows of this client: CLIENT PID HOST LABEL and a blank
+};
+
+/// Every decoder turns the server's own errors, and answers that it does not understand, into a
+/// failure.
+/// `draw` in [0, 1) spreads the questions of those who wait for a foreign holder.
+[[nodiscard]] base::result<backend_api::acquire_answer> acquire_answer_of(const reply& said,
+                                                                          double draw);
+[[nodiscard]] base::result<backend_api::renew_answer> renew_answer_of(const reply& said);
+[[nodiscard]] base::result<backend_api::leave_answer> leave_answer_of(const reply& said);
+[[nodiscard]] base::result<bool> set_value_answer_of(const reply& said);
+[[nodiscard]] base::result<std::monostate> break_answer_of(const reply& said);
+/// What lives is told by the server's own clock, which is part of the answer.
+[[nodiscard]] base::result<std::optional<lock_info>> who_answer_of(const reply& said,
+                                                                   std::string_view name);
+
+/// A server's error as a failure: what will pass is `unavailable`, since no script of ours has done
+/// anything when it comes; the rest is `store_refused`, in the server's words.
+[[nodiscard]] base::failure failure_of(const reply& error);
+
+/// What a message on a client's channel says.
+struct notice {
+  backend_api::holder_id holder;
+  std::optional<backend_api::granted> grant;  ///< nothing: the grant was taken away
+};
+/// Nothing: not understood.
+[[nodiscard]] std::optional<notice> parse_notice(std::string_view message);
+
+}  // namespace sallyport::backends::redis
