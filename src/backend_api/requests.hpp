@@ -46,6 +46,11 @@ struct acquire_request {
   std::uint32_t local_waiters = 0;
   std::string_view value;  ///< election: what the entry says
   time_point answer_by;    ///< the backend answers by then: outcome_unknown if the store did not
+  /// An earlier acquire of this contender may have reached the store; otherwise the store is spared
+  /// the search for it.
+  bool asked_before = true;
+  /// The calling thread is about to drive() until this is answered: nobody else needs to listen.
+  bool driven = false;
 };
 
 /// The lock is this contender's.
@@ -121,6 +126,7 @@ struct leave_request {
   lock_mode mode = lock_mode::exclusive;
   holder_id holder;
   time_point answer_by;
+  bool driven = false;  ///< as in acquire_request
 };
 
 enum class leave_answer : std::uint8_t {

@@ -21,12 +21,14 @@ thread_local std::string last_detail;  // the sentence behind this thread's last
 /// A blocked acquire: finished by whichever thread ends it.
 class blocking_acquire final : public runtime::acquire_waiter {
  public:
+  blocking_acquire() { drives = true; }
   void finished() noexcept override { ticket.finish(); }
   backend_api::drive_ticket ticket;
 };
 
 class blocking_word final : public runtime::word_waiter {
  public:
+  blocking_word() { drives = true; }
   void finished() noexcept override { ticket.finish(); }
   backend_api::drive_ticket ticket;
 };

@@ -46,13 +46,16 @@ void engine::acquire(acquire_waiter& caller, const std::shared_ptr<const lock_sp
     caller.under_way_ = true;
     const bool may_wait = wait_until > out.now;
     caller.may_wait_ = may_wait;
-    const base::failure too_many{
-        errc::too_many_waiters, "client_options::max_waiters_per_name callers wait already, for '" +
-                                    spec->name.text() +
-                                    "' or for locks that do not queue inside the process"};
+    out.driven = caller.drives;
+    const auto too_many = [&] {
+      return base::failure{errc::too_many_waiters,
+                           "client_options::max_waiters_per_name callers wait already, for '" +
+                               spec->name.text() +
+                               "' or for locks that do not queue inside the process"};
+    };
     if (!spec->queues_locally()) {
       if (may_wait && solo_waiters_ >= how_.max_waiters_per_name) {
-        finish(caller, too_many, out);
+        finish(caller, too_many(), out);
       } else {
         party& who = start_party(spec, may_wait, std::string{value}, out.now);
         who.as_attempting()->solo = &caller;
@@ -67,7 +70,7 @@ void engine::acquire(acquire_waiter& caller, const std::shared_ptr<const lock_sp
       lane& where = lanes_.try_emplace(lane_key{spec.get()}, spec).first->second;
       // Who does not wait is not one too many: it is told "held".
       if (may_wait && where.turns.waiting() >= how_.max_waiters_per_name) {
-        finish(caller, too_many, out);
+        finish(caller, too_many(), out);
       } else {
         caller.lane_ = &where;
         caller.number_ = next_waiter_++;
@@ -122,6 +125,7 @@ void engine::stop_waiting(acquire_waiter& caller, bool cancelled, outbox& out) {
 
 void engine::release(lease_record& turn, word_waiter* caller) {
   outbox out{world_.now()};
+  out.driven = caller != nullptr && caller->drives;
   {
     const base::mutex_lock held{mutex_};
     party* who = turn.home;

@@ -46,6 +46,8 @@ class acquire_waiter : public timer, public core::turn_taker {
   virtual void finished() noexcept = 0;
 
   [[nodiscard]] acquire_result& outcome() noexcept { return outcome_; }
+  /// Set by a caller that blocks in backend::drive until it is finished.
+  bool drives = false;
 
  private:
   friend class engine;
@@ -70,6 +72,7 @@ class word_waiter {
   virtual ~word_waiter() = default;
   virtual void finished() noexcept = 0;
 
+  bool drives = false;  ///< as in acquire_waiter
   /// For releases.
   core::release_outcome released = core::release_outcome::unknown;
   /// For downgrades: an error, or success.

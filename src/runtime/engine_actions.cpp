@@ -51,6 +51,7 @@ void engine::follow(party& who, core::attempt_actions actions, outbox& out) {
                             .value = who.as_attempting()->value,
                             .local_waiters = callers_behind(who),
                             .may_wait = who.as_attempting()->may_wait,
+                            .asked_before = std::exchange(who.as_attempting()->asked, true),
                             .answer_by = out.now + who.spec->times.request_timeout});
   }
   if (actions.send_claim) send_renewal(who, 0, out);
@@ -332,7 +333,8 @@ void engine::perform(outbox& out) {
                                              .kind = order.spec->kind,
                                              .mode = order.mode,
                                              .holder = order.holder,
-                                             .answer_by = order.answer_by};
+                                             .answer_by = order.answer_by,
+                                             .driven = out.driven};
     if (order.release) {
       store_->release(request);
     } else {
@@ -355,7 +357,9 @@ void engine::perform(outbox& out) {
                      .token_count = order.spec->local_turns,
                      .local_waiters = order.local_waiters,
                      .value = order.value,
-                     .answer_by = order.answer_by});
+                     .answer_by = order.answer_by,
+                     .asked_before = order.asked_before,
+                     .driven = out.driven});
   }
   for (std::size_t sent = 0; sent < out.renewals.size();
        sent += backend_api::max_renewals_per_batch) {

@@ -30,6 +30,7 @@ struct attempting {
   std::string value;               // election: sent with every question
   bool may_wait = false;
   bool queued = false;  // the store said "waiting" at least once
+  bool asked = false;   // a request was sent
 };
 
 /// A contender that holds the lock.
@@ -95,6 +96,7 @@ struct outbox {
     std::string value;
     std::uint32_t local_waiters = 0;
     bool may_wait = false;
+    bool asked_before = false;
     time_point answer_by;
   };
   struct renew_order {
@@ -132,6 +134,7 @@ struct outbox {
   std::pmr::vector<party*> dead{&arena};
   std::pmr::vector<lane*> perhaps_idle{&arena};
   time_point wake = time_point::max();
+  bool driven = false;  // the caller is about to drive the backend
 };
 
 /// The request behind an order; refers to the order's spec.
