@@ -1,0 +1,182 @@
+#include "backends/redis/address.hpp"
+
+#include "base/uri.hpp"
+#include <sallyport/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+namespace sallyport::backends::redis {
+namespace {
+
+constexpr std::uint16_t usual_port = 6379;
+constexpr std::uint16_t usual_sentinel_port = 26379;
+constexpr std::size_t longest_prefix = 256;
+constexpr std::size_t longest_secret = 64 * 1024;
+
+auto bad(const std::string& why) {
+  return base::fail(errc::bad_uri, "the address of a Redis store: " + why +
+                                       "; it looks like redis://user@host:6379/0?prefix=app: "
+                                       "(src/backends/redis/README.md lists the options)");
+}
+
+/// The content of a file without the line's end that editors leave.
+base::result<std::string> secret_in(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string secret{std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open() || secret.empty() || secret.size() > longest_secret) {
+    return bad("the password file '" + path + "' can't be read, is empty or is too large");
+  }
+  while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
+  return secret;
+}
+
+base::result<std::string> secret_from(const std::string& variable) {
+  const char* const found = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe)
+  if (found == nullptr) return bad("the environment has no variable '" + variable + "'");
+  return std::string(found);
+}
+
+struct reader {
+  address& out;
+
+  base::result<std::monostate> take(std::string& where, base::result<std::string> secret) const {
+    if (!secret) return tl::unexpected(secret.error());
+    where = std::move(*secret);
+    return std::monostate{};
+  }
+
+  base::result<std::monostate> number(unsigned& where, const std::string& text,
+                                      unsigned most) const {
+    const auto value = base::parse_number(text, 0, most);
+    if (!value) return bad("'" + text + "' is no number from 0 to " + std::to_string(most));
+    where = *value;
+    return std::monostate{};
+  }
+
+  base::result<std::monostate> text(std::string& where, const std::string& value) const {
+    where = value;
+    return std::monostate{};
+  }
+
+  base::result<std::monostate> option(const std::string& name, const std::string& value) const {
+    if (name == "prefix") return prefix(value);
+    if (name == "db") return number(out.database, value, 1'000'000);
+    if (name == "user") return text(out.user, value);
+    if (name == "password_file") return take(out.password, secret_in(value));
+    if (name == "password_env") return take(out.password, secret_from(value));
+    if (name == "sentinel_user") return text(out.sentinel_user, value);
+    if (name == "sentinel_password_file") return take(out.sentinel_password, secret_in(value));
+    if (name == "sentinel_password_env") return take(out.sentinel_password, secret_from(value));
+    if (name == "ca_file") return text(out.tls.ca_file, value);
+    if (name == "cert_file") return text(out.tls.certificate_file, value);
+    if (name == "key_file") return text(out.tls.key_file, value);
+    if (name == "server_name") return text(out.tls.server_name, value);
+    if (name == "store") return text(out.store, value);
+    if (name == "client_name") return text(out.client_name, value);
+    if (name == "replicas") return number(out.replicas, value, 16);
+    if (name == "verify" && (value == "yes" || value == "no")) {
+      out.tls.verify = value == "yes";
+      return std::monostate{};
+    }
+    return bad("unknown option '" + name + "'");
+  }
+
+  base::result<std::monostate> prefix(const std::string& value) const {
+    const bool control = std::ranges::any_of(
+        value, [](char each) { return static_cast<unsigned char>(each) < 0x20 || each == 0x7f; });
+    if (control || value.size() > longest_prefix) {
+      return bad("a prefix is at most 256 bytes without control characters");
+    }
+    out.prefix = value;
+    return std::monostate{};
+  }
+};
+
+base::result<std::monostate> read_servers(const base::uri& from, address& out) {
+  const bool sentinel = out.how == topology::sentinel;
+  for (const base::uri_host& each : from.hosts) {
+    net::endpoint where;
+    where.host = each.name;
+    where.port = sentinel ? usual_sentinel_port : usual_port;
+    if (where.host.empty()) where.host = "127.0.0.1";
+    if (!each.port.empty()) {
+      const auto port = base::parse_number(each.port, 1, 65535);
+      if (!port) return bad("'" + each.port + "' is no port");
+      where.port = static_cast<std::uint16_t>(*port);
+    }
+    out.servers.push_back(std::move(where));
+  }
+  if (out.servers.empty()) out.servers.push_back({"127.0.0.1", usual_port, {}});
+  if (out.how == topology::single && out.servers.size() > 1) {
+    return bad("several servers need redis+cluster://, redis+sentinel:// or redlock://");
+  }
+  return std::monostate{};
+}
+
+/// What follows the servers: /db, or for sentinels /group/db.
+base::result<std::monostate> read_path(std::string_view path, address& out) {
+  while (path.starts_with('/')) path.remove_prefix(1);
+  if (out.how == topology::sentinel) {
+    const auto end = std::min(path.find('/'), path.size());
+    out.master = path.substr(0, end);
+    path.remove_prefix(std::min(end + 1, path.size()));
+    if (out.master.empty()) {
+      return bad("sentinels need the name of the group: redis+sentinel://s1,s2,s3/mymaster");
+    }
+  }
+  if (path.empty()) return std::monostate{};
+  return reader{out}.number(out.database, std::string(path), 1'000'000);
+}
+
+}  // namespace
+
+base::result<address> parse_address(std::string_view text) {
+  std::string why;
+  const auto from = base::parse_uri(text, why);
+  if (!from) return bad(why);
+  address out;
+  std::string_view scheme = from->scheme;
+  out.tls.on = scheme.starts_with("rediss");
+  scheme.remove_prefix(out.tls.on ? 6 : 5);
+  out.user = from->user;
+  out.password = from->password.value_or("");
+  if (scheme == "+unix") {
+    if (!from->hosts.empty() || from->path.empty()) {
+      return bad("a unix socket is named by its whole path: redis+unix:///run/redis/redis.sock");
+    }
+    out.servers.push_back({{}, 0, from->path});
+  } else {
+    if (scheme == "+sentinel") out.how = topology::sentinel;
+    if (scheme == "+cluster") out.how = topology::cluster;
+    if (auto done = read_servers(*from, out); !done) return tl::unexpected(done.error());
+    if (auto done = read_path(from->path, out); !done) return tl::unexpected(done.error());
+  }
+  for (const auto& [name, value] : from->options) {
+    if (auto done = reader{out}.option(name, value); !done) return tl::unexpected(done.error());
+  }
+  if (out.how == topology::cluster && out.database != 0)
+    return bad("a cluster has database 0 only");
+  return out;
+}
+
+std::string store_id_of(const address& where) {
+  std::string place = where.store;
+  if (place.empty()) {
+    if (where.how == topology::sentinel) {
+      place = where.master;
+    } else {
+      std::vector<std::string> servers;
+      for (const auto& each : where.servers) servers.push_back(each.describe());
+      std::ranges::sort(servers);
+      for (const auto& each : servers) place += (place.empty() ? "" : ",") + each;
+    }
+  }
+  return "redis:" + place + "/" + std::to_string(where.database) + ":" + where.prefix;
+}
+
+}  // namespace sallyport::backends::redis

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "base/result.hpp"
+#include "net/endpoint.hpp"
+#include "net/tls.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sallyport::backends::redis {
+
+/// How the server that keeps the truth is found.
+enum class topology : std::uint8_t { single, sentinel, cluster };
+
+/// An address of a Redis store, understood. Holds secrets: never log it.
+struct address {
+  topology how = topology::single;
+  std::vector<net::endpoint>
+      servers;  ///< single: one; sentinel: the sentinels; cluster: some nodes
+  net::tls_settings tls;
+  std::string user;  ///< empty: the default user
+  std::string password;
+  std::string sentinel_user;
+  std::string sentinel_password;
+  std::string master;  ///< sentinel: the name of the group
+  unsigned database = 0;
+  std::string prefix;       ///< stands before every lock's name
+  std::string store;        ///< names the token space; empty: made from where the server is
+  std::string client_name;  ///< empty: sallyport:LABEL
+  unsigned replicas = 0;    ///< a grant counts when so many replicas have it
+};
+
+/// redis://, rediss://, redis+unix://, and redis+sentinel:// and redis+cluster:// with their
+/// rediss+ twins. Reads password files. Fails with bad_uri, naming what is wrong and what would be
+/// right, never a secret.
+[[nodiscard]] base::result<address> parse_address(std::string_view uri);
+
+/// Names the token space: `store`, or where the servers are, with database and prefix.
+[[nodiscard]] std::string store_id_of(const address& where);
+
+}  // namespace sallyport::backends::redis
