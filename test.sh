@@ -8,9 +8,9 @@ usage() {
 usage: ./test.sh [MODE]
 
 Modes:
-  all      (default) every stage: install, build, unit, layering, contract, crash, command, package,
-           examples, simulator, asan, tsan, format; about 15 minutes from nothing on two cores
-  quick    unit, layering, contract, command and 1,000 simulated seeds; under 3 minutes once built
+  all      (default) every stage: install, build, unit, layering, kit, contract, crash, command,
+           package, examples, simulator, asan, tsan, format; about 15 minutes from nothing on two cores
+  quick    unit, layering, kit, contract, command and 1,000 simulated seeds; under 3 minutes once built
   long     like all, with 50,000 simulated seeds
   lint     format, and clang-tidy over all sources
 
@@ -51,6 +51,7 @@ packages=(
   g++ cmake ninja-build ccache
   clang libclang-rt-14-dev clang-format
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev
+  libhiredis-dev libssl-dev openssl redis-tools
   python3 pkg-config util-linux
 )
 if [[ $mode == lint ]]; then
@@ -169,6 +170,11 @@ layering_stage() {
   tests release -L '^layering$'
 }
 
+# What live tests start their servers with.
+kit_stage() {
+  tests release -L '^kit$'
+}
+
 contract_stage() {
   tests release -L '^contract$'
 }
@@ -190,7 +196,7 @@ package_stage() {
 
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|threads|layering|contract|crash|cli|install|sim|sim-smoke)$'
+  tests release -LE '^(unit|threads|layering|kit|contract|crash|cli|install|sim|sim-smoke)$'
 }
 
 # simulate SEEDS
@@ -267,6 +273,7 @@ fi
 stage build 420 build release
 stage unit 30 unit_stage
 stage layering 10 layering_stage
+stage kit 20 kit_stage
 stage contract 60 contract_stage
 case "$mode" in
   quick)

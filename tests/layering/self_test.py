@@ -21,6 +21,7 @@ TREE = {
         "sim/world.hpp",
         "bench/timer.hpp",
         "tests/contract/suite.hpp",
+        "tests/kit/redis_server.hpp",
     )
 }
 
@@ -66,6 +67,8 @@ MUST_FAIL = [
     ("sim/a.cpp", '#include "backends/redis/redis_backend.hpp"\n', 1, "include"),
     ("sim/a.cpp", '#include "bench/timer.hpp"\n', 1, "include"),
     ("src/core/a.cpp", '#include "tests/contract/suite.hpp"\n', 1, "include"),
+    ("bench/a.cpp", '#include "tests/contract/suite.hpp"\n', 1, "include"),
+    ("sim/a.cpp", '#include "tests/kit/redis_server.hpp"\n', 1, "include"),
     ("src/core/a.cpp", '#include "core/missing.hpp"\n', 1, "include"),
     ("src/core/a.cpp", '#include <sallyport/missing.hpp>\n', 1, "include"),
     ("src/new_layer/a.cpp", 'int a;\n', 1, "include"),
@@ -82,6 +85,7 @@ MUST_FAIL = [
     ("src/core/a.cpp", 'int f() { return clock_gettime(CLOCK_BOOTTIME, &t); }\n', 1, "clock"),
     ("sim/main.cpp", 'auto t = std::chrono::steady_clock::now();\n', 1, "clock"),
     ("tests/contract/a.cpp", 'auto t = steady_clock::now();\n', 1, "clock"),
+    ("tests/kit/a.cpp", 'auto t = steady_clock::now();\n', 1, "clock"),
     ("src/core/a.cpp", 'auto t = lease_clock::now();\n', 1, "lease-clock"),
     ("sim/a.cpp", 'auto t = sallyport::lease_clock::now();\n', 1, "lease-clock"),
     # Threads.
@@ -132,6 +136,7 @@ MUST_PASS = [
     ("sim/a.cpp", '#include "sim/world.hpp"\n#include "world.hpp"\n#include "backends/memory/memory_backend.hpp"\n'),
     ("sim/a.cpp", '#include "backends/local/lock_rules.hpp"\n'),
     ("bench/a.cpp", '#include "timer.hpp"\n#include "core/acquire.hpp"\n#include <boost/asio.hpp>\n'),
+    ("bench/a.cpp", '#include "tests/kit/redis_server.hpp"\n'),
     ("tests/contract/a.cpp", '#include "suite.hpp"\n#include "client/registry.hpp"\n#include <gtest/gtest.h>\n'),
     ("gateway/a.cpp", '#include <boost/beast.hpp>\n#include <sallyport/mutex.hpp>\n'),
     ("src/core/a.cpp", '// #include "runtime/scheduler.hpp"\n/*\n#include "runtime/scheduler.hpp"\n*/\n'),
@@ -150,6 +155,7 @@ MUST_PASS = [
     ("cli/interrupter.cpp", 'std::jthread worker;\n'),
     ("sim/main.cpp", 'std::jthread worker;\n'),
     ("bench/a.cpp", 'auto t = std::chrono::steady_clock::now();\n'),
+    ("tests/kit/shifted_clock/a.cpp", 'int f(timespec* t) { return clock_gettime(CLOCK_REALTIME, t); }\n'),
     ("src/base/random.cpp", 'std::random_device device;\n'),
 ]
 
