@@ -1,5 +1,7 @@
 #include "tests/kit/redis_server.hpp"
 
+#include "tests/kit/redis_leftovers.hpp"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -147,6 +149,20 @@ TEST(RedisProbe, ThrowsWhenTheServerIsGone) {
 
   EXPECT_THROW((void)probe.command({"PING"}), kit_error);
   EXPECT_THROW((void)server.probe(), kit_error);
+}
+
+TEST(RedisLeftovers, AreAllKeysButTokenCounters) {
+  const redis_server server;
+  redis_probe probe{server.address()};
+  EXPECT_TRUE(leftovers(probe).empty());
+  const std::string counter = std::string{"app:"} + '\x01' + "token";
+  for (const std::string& key : {std::string{"b"}, std::string{"a"}, counter, counter + "{17}",
+                                 counter + "s", std::string{"token"}}) {
+    EXPECT_TRUE(probe.command({"SET", key, "1"}).is_ok());
+  }
+
+  const std::vector<std::string> left{"a", counter + "s", "b", "token"};
+  EXPECT_EQ(leftovers(probe), left);
 }
 
 }  // namespace

@@ -1,0 +1,35 @@
+#include "tests/kit/redis_leftovers.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace sallyport::kit {
+
+namespace {
+
+constexpr std::string_view counter_end = "\x01token";
+constexpr std::string_view counter_of_slot = "\x01token{";
+
+bool is_counter(std::string_view key) {
+  return key.ends_with(counter_end) || key.find(counter_of_slot) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::vector<std::string> leftovers(redis_probe& probe) {
+  std::vector<std::string> keys;
+  std::string cursor = "0";
+  do {
+    const redis_reply reply = probe.expect({"SCAN", cursor, "COUNT", "1000"});
+    cursor = reply.items.at(0).text;
+    for (const redis_reply& key : reply.items.at(1).items) {
+      if (!is_counter(key.text)) keys.push_back(key.text);
+    }
+  } while (cursor != "0");
+  // SCAN may name a key twice.
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return keys;
+}
+
+}  // namespace sallyport::kit
