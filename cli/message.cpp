@@ -42,6 +42,7 @@ int exit_code_for(const lock_error& error) noexcept {
     case errc::store_refused:
     case errc::closed:
     case errc::forked:
+    case errc::module_unusable:
       return exit_code::store_broken;
   }
   return exit_code::store_broken;

@@ -1,5 +1,6 @@
 # What `cmake --install` puts where, by component:
 #   command        bin/sallyport
+#   modules        lib/sallyport/modules-VERSION, the backends that are loaded when they are asked for
 #   library        the shared library, with BUILD_SHARED_LIBS
 #   development    headers, the archive, the CMake package, sallyport.pc
 #   documentation  share/doc/sallyport
@@ -26,6 +27,11 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/sallyport
 
 if(TARGET sallyport_cli)
   install(TARGETS sallyport_cli RUNTIME COMPONENT command)
+endif()
+
+get_property(sallyport_module_targets GLOBAL PROPERTY SALLYPORT_MODULE_TARGETS)
+if(sallyport_module_targets)
+  install(TARGETS ${sallyport_module_targets} LIBRARY DESTINATION ${SALLYPORT_MODULES_DIR} COMPONENT modules)
 endif()
 
 # --- The CMake package ---------------------------------------------------------------------------

@@ -18,8 +18,13 @@ endif()
 add_library(tl_expected INTERFACE)
 target_include_directories(tl_expected SYSTEM INTERFACE ${SALLYPORT_TL_EXPECTED_DIR})
 
-# Adds a folder, named from the root whoever asks.
+# Adds a folder, named from the root whoever asks; again does nothing.
 function(sallyport_add_folder folder)
+  get_property(added GLOBAL PROPERTY SALLYPORT_FOLDERS)
+  if(folder IN_LIST added)
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY SALLYPORT_FOLDERS ${folder})
   add_subdirectory(${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_BINARY_DIR}/${folder})
 endfunction()
 
@@ -97,6 +102,17 @@ function(sallyport_compile_as_test target)
   target_compile_options(${target} PRIVATE -O0 -g1)
 endfunction()
 
+# Tests load the modules of the build, wherever they are started from (tests/modules/use_built_modules.cpp).
+function(sallyport_use_built_modules target)
+  if(NOT TARGET sallyport_use_built_modules)
+    add_library(sallyport_use_built_modules OBJECT ${PROJECT_SOURCE_DIR}/tests/modules/use_built_modules.cpp)
+    sallyport_set_compile_options(sallyport_use_built_modules)
+    target_compile_definitions(sallyport_use_built_modules PRIVATE
+      SALLYPORT_MODULES_BUILT="${SALLYPORT_MODULES_BUILT}")
+  endif()
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:sallyport_use_built_modules>)
+endfunction()
+
 function(sallyport_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;DEPENDENCIES;LABELS")
   sallyport_refuse_unknown_arguments(sallyport_add_test ${name} ${arg_UNPARSED_ARGUMENTS})
@@ -110,44 +126,8 @@ function(sallyport_add_test name)
   sallyport_add_executable(${name} SOURCES ${arg_SOURCES}
     DEPENDENCIES ${arg_DEPENDENCIES} GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
   sallyport_compile_as_test(${name})
+  sallyport_use_built_modules(${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   sallyport_label_test(${name} ${arg_LABELS})
-endfunction()
-
-# Backends. src/backends/CMakeLists.txt names each in one line, then writes the registry.
-
-# Adds the folder of one backend. It must make the target sallyport_backend_<name> and, in
-# backends/<name>/<name>_backend.hpp, declare
-#   const backend_api::backend_descriptor& sallyport::backends::<name>_backend();
-function(sallyport_add_backend name)
-  sallyport_add_folder(src/backends/${name})
-  if(NOT TARGET sallyport_backend_${name})
-    message(FATAL_ERROR "src/backends/${name} must make the target sallyport_backend_${name}")
-  endif()
-  set_property(GLOBAL APPEND PROPERTY SALLYPORT_BACKENDS ${name})
-  set_property(GLOBAL APPEND PROPERTY SALLYPORT_BACKEND_TARGETS sallyport_backend_${name})
-endfunction()
-
-# Writes the source that knows all backends; SALLYPORT_BACKEND_REGISTRY_SOURCE (a global property) is its path.
-function(sallyport_write_backend_registry)
-  get_property(backends GLOBAL PROPERTY SALLYPORT_BACKENDS)
-  list(LENGTH backends SALLYPORT_REGISTRY_COUNT)
-  set(SALLYPORT_REGISTRY_INCLUDES "")
-  set(SALLYPORT_REGISTRY_ENTRIES "")
-  foreach(name IN LISTS backends)
-    string(APPEND SALLYPORT_REGISTRY_INCLUDES "#include \"backends/${name}/${name}_backend.hpp\"\n")
-    string(APPEND SALLYPORT_REGISTRY_ENTRIES "      &backends::${name}_backend(),\n")
-  endforeach()
-  set(source ${PROJECT_BINARY_DIR}/generated/backend_registry.cpp)
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/backend_registry.cpp.in ${source} @ONLY)
-  set_property(GLOBAL PROPERTY SALLYPORT_BACKEND_REGISTRY_SOURCE ${source})
-endfunction()
-
-# Compiles the registry into `target` and links every backend.
-function(sallyport_link_backends target)
-  get_property(source GLOBAL PROPERTY SALLYPORT_BACKEND_REGISTRY_SOURCE)
-  get_property(backend_targets GLOBAL PROPERTY SALLYPORT_BACKEND_TARGETS)
-  target_sources(${target} PRIVATE ${source})
-  target_link_libraries(${target} PRIVATE ${backend_targets})
 endfunction()

@@ -37,8 +37,9 @@ class client {
   /// Opens the store at `uri`: "local:" or "" (all processes of this machine), "local:/path" (a
   /// store of its own in that folder), "memory:" (a private store of this process), "memory:NAME"
   /// (shared inside this process). Checks the address; an unreachable store shows at the first use.
-  /// Throws lock_error: bad_uri, unknown_scheme, bad_option. A password belongs into the
-  /// environment or a file, not into a string that ends up in a log.
+  /// Throws lock_error: bad_uri, unknown_scheme, bad_option, module_unusable (the backend lies in a
+  /// file of its own that is loaded now, and that failed). A password belongs into the environment
+  /// or a file, not into a string that ends up in a log.
   static client open(std::string_view uri, client_options options = {});
 
   /// What this store promises.

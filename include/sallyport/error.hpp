@@ -27,6 +27,7 @@ enum class errc {
   no_such_lock,      ///< nobody holds a lock of that name
   closed,            ///< the client was closed
   forked,  ///< the handle was inherited through fork(); open a client of your own in the child
+  module_unusable,  ///< the backend's module is not installed, or cannot be loaded
 };
 
 const std::error_category& lock_category() noexcept;

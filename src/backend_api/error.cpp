@@ -1,4 +1,7 @@
+#include "backend_api/lock_category.hpp"
 #include <sallyport/error.hpp>
+
+#include <atomic>
 
 namespace sallyport {
 namespace {
@@ -50,6 +53,9 @@ const char* sentence(errc code) noexcept {
       return "the client was closed; open a new one";
     case errc::forked:
       return "the handle was inherited through fork(); open a client of your own in the child";
+    case errc::module_unusable:
+      return "the store's backend is a module of its own, which could not be used; install it and "
+             "what it needs";
   }
   return nullptr;
 }
@@ -64,11 +70,18 @@ class lock_category_type final : public std::error_category {
   }
 };
 
+constinit std::atomic<const std::error_category*> shared{nullptr};
+
 }  // namespace
 
 const std::error_category& lock_category() noexcept {
+  if (const auto* const of_the_program = shared.load()) return *of_the_program;
   static const lock_category_type category;
   return category;
+}
+
+void backend_api::share_lock_category(const std::error_category& of_the_program) noexcept {
+  shared.store(&of_the_program);
 }
 
 std::error_code make_error_code(errc code) noexcept {

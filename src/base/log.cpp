@@ -2,6 +2,7 @@
 
 #include "base/mutex.hpp"
 
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -19,6 +20,8 @@ sink_slot& slot() {
   return only;
 }
 
+constinit std::atomic<log_function> forwarded{nullptr};
+
 }  // namespace
 
 void set_log_sink(log_sink sink) {
@@ -27,7 +30,13 @@ void set_log_sink(log_sink sink) {
   slot().sink = std::move(shared);
 }
 
+void forward_log(log_function of_the_program) noexcept { forwarded.store(of_the_program); }
+
 void log(log_level level, std::string_view line) {
+  if (const log_function elsewhere = forwarded.load(); elsewhere != nullptr) {
+    elsewhere(level, line);
+    return;
+  }
   std::shared_ptr<const log_sink> sink;
   {
     const mutex_lock held{slot().guard};

@@ -18,4 +18,10 @@ void set_log_sink(log_sink sink);
 /// Writes one line. Never pass a secret: no password, no holder id.
 void log(log_level level, std::string_view line);
 
+using log_function = void (*)(log_level, std::string_view line);
+
+/// For a loadable module, which has a copy of this code: from now on lines go to `of_the_program`,
+/// the log() of the program that loaded it, and this copy's sink is not asked.
+void forward_log(log_function of_the_program) noexcept;
+
 }  // namespace sallyport::base

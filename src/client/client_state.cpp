@@ -97,24 +97,16 @@ client_state::client_state(std::string_view uri, client_options options)
     refuse(errc::bad_uri, "a store's address begins with its scheme, for example memory:");
   }
   const std::string_view scheme = address.substr(0, colon);
-  const auto* const found = client_detail::find_backend(scheme);
-  if (found == nullptr) {
-    std::string known;
-    for (const auto* each : client_detail::registered_backends()) {
-      for (const auto name : each->schemes)
-        known += (known.empty() ? "" : ", ") + std::string(name) + ":";
-    }
-    refuse(errc::unknown_scheme,
-           "no backend for '" + std::string(scheme) + ":' in this build; it has " + known);
-  }
+  const auto found = client_detail::find_backend(scheme);
+  if (!found) throw_failure(found.error());
   inside_ = std::make_unique<innards>(*this, options_);
   const std::string label = options_.label.empty() ? program_invocation_short_name : options_.label;
-  auto opened = found->open({.uri = std::string(address),
-                             .owner = {.host = host_name(),
-                                       .pid = getpid(),
-                                       .label = label,
-                                       .companion_pid = options_.companion_pid},
-                             .listener = inside_->engine});
+  auto opened = (*found)->open({.uri = std::string(address),
+                                .owner = {.host = host_name(),
+                                          .pid = getpid(),
+                                          .label = label,
+                                          .companion_pid = options_.companion_pid},
+                                .listener = inside_->engine});
   if (!opened) throw_failure(opened.error());
   inside_->store = std::move(*opened);
   inside_->engine.attach(*inside_->store);

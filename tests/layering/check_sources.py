@@ -70,7 +70,7 @@ STD_HEADERS = frozenset(
 )
 SYSTEM_HEADERS = frozenset(
     """cxxabi.h dirent.h dlfcn.h errno.h execinfo.h fcntl.h fnmatch.h getopt.h glob.h grp.h ifaddrs.h libgen.h
-    limits.h netdb.h poll.h pthread.h pwd.h sched.h semaphore.h signal.h spawn.h stdint.h stdio.h stdlib.h string.h
+    limits.h link.h netdb.h poll.h pthread.h pwd.h sched.h semaphore.h signal.h spawn.h stdint.h stdio.h stdlib.h string.h
     strings.h syslog.h termios.h time.h ucontext.h unistd.h wait.h""".split()
 )
 SYSTEM_FOLDERS = ("sys/", "linux/", "netinet/", "net/", "arpa/", "bits/", "sanitizer/")
