@@ -8,12 +8,12 @@
 #                                [HEADERS header... BUILD_PACKAGES package...] [RUN_PACKAGES package...])
 #     the same for a backend in a file of its own, sallyport_NAME.so, that is loaded when an address begins with one of
 #     its schemes. FOLDERS are those of parts that only modules need. Without one of the HEADERS the module is left
-#     out, or configuring fails if tests are built. BUILD_PACKAGES and RUN_PACKAGES are Debian's names of what it
-#     needs, for messages.
+#     out, or configuring fails if tests or the simulator are built. BUILD_PACKAGES and RUN_PACKAGES are Debian's
+#     names of what it needs, for messages.
 #   sallyport_make_module(NAME [BACKEND backend] PART target HEADER header
 #                         [VERSION version] [INTERFACES checksum] [OUTPUT folder])
-#     makes the target sallyport_module_NAME and with it the file, from the target PART, in whose HEADER BACKEND_backend()
-#     is declared. What the function before does for a module of the library; by itself it is for tests.
+#     makes the target sallyport_module_NAME, and with it the file, from the target PART. HEADER declares
+#     BACKEND_backend(). The function before does this for modules of the library; by itself it is for tests.
 # The target sallyport_modules builds all modules.
 
 include_guard(GLOBAL)
@@ -87,9 +87,14 @@ function(sallyport_add_backend_module name)
   set_property(GLOBAL APPEND PROPERTY SALLYPORT_MODULES ${name})
   set_property(GLOBAL PROPERTY SALLYPORT_MODULE_${name}_SCHEMES ${arg_SCHEMES})
   set_property(GLOBAL PROPERTY SALLYPORT_MODULE_${name}_PACKAGES ${arg_RUN_PACKAGES})
+  set(needed OFF)
+  if(SALLYPORT_BUILD_TESTS OR SALLYPORT_BUILD_SIM)
+    set(needed ON)  # nothing is left untested because a library is missing
+  endif()
   if(NOT SALLYPORT_BUILD_MODULES)
-    if(SALLYPORT_BUILD_TESTS)
-      message(FATAL_ERROR "The tests need the modules: SALLYPORT_BUILD_MODULES=ON, or SALLYPORT_BUILD_TESTS=OFF")
+    if(needed)
+      message(FATAL_ERROR "Tests and simulator need the modules: SALLYPORT_BUILD_MODULES=ON, or both of "
+        "SALLYPORT_BUILD_TESTS and SALLYPORT_BUILD_SIM=OFF")
     endif()
     return()
   endif()
@@ -98,7 +103,7 @@ function(sallyport_add_backend_module name)
     list(JOIN missing ", " missing)
     list(JOIN arg_BUILD_PACKAGES " " packages)
     set(sentence "The backend ${name} needs ${missing}. On Debian: apt-get install ${packages}")
-    if(SALLYPORT_BUILD_TESTS)
+    if(needed)
       message(FATAL_ERROR "${sentence}")
     endif()
     message(STATUS "${sentence}. It is left out.")

@@ -3,21 +3,19 @@
 #include <sallyport/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <dlfcn.h>
-#include <filesystem>
 #include <link.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
-#include <system_error>
 #include <unistd.h>
 #include <utility>
 
 namespace sallyport::client_detail {
 namespace {
-
-namespace fs = std::filesystem;
 
 using found_backend = base::result<const backend_api::backend_descriptor*>;
 
@@ -44,33 +42,44 @@ bool can_load() {
 }
 
 struct code_place {
-  fs::path file;  ///< empty: unknown
+  std::string file;  ///< empty: unknown
   bool program = true;
 };
+
+std::string resolved(const char* path) {
+  std::array<char, PATH_MAX> real{};
+  return ::realpath(path, real.data()) != nullptr ? std::string(real.data()) : std::string();
+}
 
 /// The program or shared library that this code was linked into.
 code_place own_place() {
   Dl_info info{};
   link_map* map = nullptr;
-  std::error_code error;
   if (dladdr1(reinterpret_cast<const void*>(&load_module), &info, reinterpret_cast<void**>(&map),
               RTLD_DL_LINKMAP) != 0 &&
       map != nullptr && map->l_name != nullptr && *map->l_name != '\0') {
-    return {fs::canonical(map->l_name, error), false};
+    return {resolved(map->l_name), false};
   }
-  return {fs::read_symlink("/proc/self/exe", error), true};
+  return {resolved("/proc/self/exe"), true};
 }
 
-/// Whoever may replace the program may choose its modules. Anybody else must not: a program in
-/// /tmp/mine must not load what somebody has put into /tmp/lib.
-std::string why_not_trusted(const fs::path& folder, const fs::path& program) {
-  struct stat place {};
-  struct stat code {};
-  if (::stat(folder.c_str(), &place) != 0 || ::stat(program.c_str(), &code) != 0) return {};
-  if (place.st_uid != 0 && place.st_uid != code.st_uid) {
-    return "belongs neither to root nor to the owner of " + program.string();
+/// Where `relative` leads from the folder of that file.
+std::string beside(const std::string& file, std::string_view relative) {
+  constexpr std::string_view up = "../";
+  std::string_view folder = file;
+  folder = folder.substr(0, folder.rfind('/'));
+  while (relative.starts_with(up) && !folder.empty()) {
+    folder = folder.substr(0, folder.rfind('/'));
+    relative.remove_prefix(up.size());
   }
-  return (place.st_mode & S_IWOTH) != 0 ? "everybody may write there" : "";
+  return std::string(folder) + "/" + std::string(relative);
+}
+
+ownership ownership_of(const std::string& path) {
+  struct stat seen {};
+  // What is not there is nobody's.
+  if (::stat(path.c_str(), &seen) != 0) return {.owner = 0, .mode = 0};
+  return {.owner = seen.st_uid, .mode = seen.st_mode};
 }
 
 bool is_there(const std::string& path) {
@@ -121,19 +130,23 @@ found_backend load_file(const backend_module& wanted, const backend_api::module_
 
 }  // namespace
 
+std::string why_not_trusted(const ownership& folder, const ownership& code) {
+  if (folder.owner != 0 && folder.owner != code.owner) {
+    return "it belongs neither to root nor to the owner of the program";
+  }
+  return (folder.mode & S_IWOTH) != 0 ? "everybody may write there" : "";
+}
+
 std::vector<module_folder> module_folders(const module_home& home) {
   const char* const chosen = secure_getenv("SALLYPORT_MODULES");
   if (chosen != nullptr && *chosen != '\0') return {{chosen, {}}};
   std::vector<module_folder> folders;
-  if (getauxval(AT_SECURE) == 0) {
-    const code_place here = own_place();
-    if (!here.file.empty()) {
-      const fs::path folder =
-          (here.file.parent_path() / (here.program ? home.from_program : home.from_library))
-              .lexically_normal();
-      if (folder != home.installed) {
-        folders.push_back({folder.string(), why_not_trusted(folder, here.file)});
-      }
+  const code_place here = own_place();
+  if (getauxval(AT_SECURE) == 0 && !here.file.empty()) {
+    std::string folder = beside(here.file, here.program ? home.from_program : home.from_library);
+    if (folder != home.installed) {
+      std::string why_not = why_not_trusted(ownership_of(folder), ownership_of(here.file));
+      folders.push_back({std::move(folder), std::move(why_not)});
     }
   }
   folders.push_back({home.installed, {}});

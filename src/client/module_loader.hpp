@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
 #include <vector>
 
 namespace sallyport::client_detail {
@@ -35,6 +36,17 @@ struct module_folder {
   std::string path;
   std::string why_not;  ///< empty, or why nothing is loaded from it
 };
+
+/// Of a file or folder.
+struct ownership {
+  uid_t owner;
+  mode_t mode;
+};
+
+/// Why nothing is loaded from a folder that was found by where the code lies; empty: it may be.
+/// Whoever may replace the code may choose its modules, and nobody else: a program in /tmp/mine must
+/// not load what somebody has put into /tmp/lib.
+[[nodiscard]] std::string why_not_trusted(const ownership& folder, const ownership& code);
 
 /// Where to look for modules, in this order: in the folder that SALLYPORT_MODULES names, and then
 /// nowhere else; beside the program or shared library that this code is in, so that an installation

@@ -198,6 +198,12 @@ BANNED = (
         "randomness comes from base/random, seeded by the caller",
     ),
     Ban(
+        "dlopen",
+        re.compile(rf"{NOT_A_MEMBER}(?:dlopen|dlmopen|dlclose)\s*\("),
+        lambda path: path == "src/client/module_loader.cpp" or is_test(path),
+        "modules are loaded in one place, and never closed",
+    ),
+    Ban(
         "using-std",
         re.compile(r"\busing\s+namespace\s+std\s*;"),
         lambda path: False,

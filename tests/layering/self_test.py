@@ -103,6 +103,9 @@ MUST_FAIL = [
     ("sim/a.cpp", 'std::random_device device;\n', 1, "random"),
     ("bench/a.cpp", 'std::mt19937 engine{1};\n', 1, "random"),
     ("src/base/other.cpp", 'std::mt19937_64 engine{1};\n', 1, "random"),
+    # Loading.
+    ("src/backends/redis/a.cpp", 'void* f() { return dlopen("libssl.so", RTLD_NOW); }\n', 1, "dlopen"),
+    ("src/client/a.cpp", 'void f() { ::dlclose(module); }\n', 1, "dlopen"),
     # Names and shape.
     ("examples/a.cpp", 'using namespace std;\n', 1, "using-std"),
     ("src/base/a.hpp", '#include <string>\n', 1, "pragma-once"),
@@ -156,6 +159,8 @@ MUST_PASS = [
     ("sim/main.cpp", 'std::jthread worker;\n'),
     ("bench/a.cpp", 'auto t = std::chrono::steady_clock::now();\n'),
     ("tests/kit/shifted_clock/a.cpp", 'int f(timespec* t) { return clock_gettime(CLOCK_REALTIME, t); }\n'),
+    ("src/client/module_loader.cpp", 'void* f() { return dlopen(path, RTLD_NOW); }\n'),
+    ("tests/modules/a_test.cpp", 'void* f() { return dlopen(path, RTLD_NOW); }\n'),
     ("src/base/random.cpp", 'std::random_device device;\n'),
 ]
 

@@ -253,6 +253,38 @@ TEST_F(ModuleFolder, MayBeRepairedWhileTheProgramRuns) {
       << "once loaded, the file is of no use";
 }
 
+TEST_F(ModuleFolder, BesideTheProgramIsNotUsedWhenEverybodyMayWriteThere) {
+  const std::filesystem::path open_to_all = std::filesystem::path(made).parent_path() / "open";
+  std::filesystem::create_directories(open_to_all);
+  std::filesystem::permissions(open_to_all, std::filesystem::perms::all);
+  std::filesystem::copy_file(file_of("echo"), open_to_all / "sallyport_absent.so",
+                             std::filesystem::copy_options::overwrite_existing);
+  auto home = client_detail::home_of_modules();
+  home.from_program = "open";
+
+  const auto folders = module_folders(home);
+  const auto found = load_module(module_named("absent"), build(), folders);
+  std::filesystem::remove_all(open_to_all);
+
+  ASSERT_EQ(folders.front().path, open_to_all);
+  ASSERT_FALSE(found.has_value());
+  EXPECT_THAT(found.error().detail,
+              HasSubstr(open_to_all.string() + " (not used: everybody may write there)"));
+}
+
+TEST(ModuleFolderTrust, IsThatOfThePeopleWhoMayReplaceTheProgram) {
+  using client_detail::why_not_trusted;
+  constexpr uid_t root = 0;
+  constexpr uid_t me = 1000;
+  constexpr uid_t somebody = 1001;
+
+  EXPECT_EQ(why_not_trusted({root, 0755}, {me, 0755}), "");
+  EXPECT_EQ(why_not_trusted({me, 0775}, {me, 0755}), "");
+  EXPECT_NE(why_not_trusted({somebody, 0755}, {me, 0755}), "");
+  EXPECT_NE(why_not_trusted({somebody, 0755}, {root, 0755}), "");
+  EXPECT_NE(why_not_trusted({root, 01777}, {root, 0755}), "");
+}
+
 TEST_F(ModuleFolder, BesideTheProgramComesBeforeTheInstalledOne) {
   const auto folders = module_folders(client_detail::home_of_modules());
 
