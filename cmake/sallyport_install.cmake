@@ -103,6 +103,7 @@ function(sallyport_describe_outside)
   configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/sallyportConfig.cmake.in
     ${PROJECT_BINARY_DIR}/generated/sallyportConfig.cmake
     INSTALL_DESTINATION ${sallyport_package_dir}
+    PATH_VARS SALLYPORT_MODULES_DIR
     NO_SET_AND_CHECK_MACRO)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/sallyport.pc.in
     ${PROJECT_BINARY_DIR}/generated/sallyport.pc @ONLY)

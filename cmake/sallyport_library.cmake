@@ -111,12 +111,21 @@ function(sallyport_outside_targets result)
   set(${result} "${targets}" PARENT_SCOPE)
 endfunction()
 
+# sallyport_depend_on_modules(TARGET): not linked, but loaded by every program that opens their stores.
+function(sallyport_depend_on_modules target)
+  get_property(modules GLOBAL PROPERTY SALLYPORT_MODULE_TARGETS)
+  if(modules)
+    add_dependencies(${target} ${modules})
+  endif()
+endfunction()
+
 # What both kinds of the library have in common.
 function(sallyport_set_up_library target)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME sallyport EXPORT_NAME sallyport)
   target_compile_features(${target} INTERFACE cxx_std_20)
   target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   target_link_libraries(${target} PRIVATE ${ARGN})
+  sallyport_depend_on_modules(${target})
 endfunction()
 
 function(sallyport_make_library root_part)
@@ -125,15 +134,12 @@ function(sallyport_make_library root_part)
   get_property(outside_here GLOBAL PROPERTY SALLYPORT_OUTSIDE_HERE)
   list(TRANSFORM parts REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
 
+  add_custom_target(sallyport_modules)
+  sallyport_depend_on_modules(sallyport_modules)
+
   add_library(sallyport STATIC ${objects})
   add_library(sallyport::sallyport ALIAS sallyport)
   sallyport_set_up_library(sallyport ${outside_here})
-  # Not linked, but loaded by every program that opens their stores.
-  get_property(modules GLOBAL PROPERTY SALLYPORT_MODULE_TARGETS)
-  add_custom_target(sallyport_modules DEPENDS ${modules})
-  if(modules)
-    add_dependencies(sallyport ${modules})
-  endif()
   set(installed sallyport)
   if(BUILD_SHARED_LIBS)
     add_library(sallyport_shared SHARED ${objects})

@@ -8,6 +8,7 @@ unpacked anywhere), and then
     folder of the build;
   - builds and runs user_project/ with find_package(sallyport), and the same program with pkg-config;
   - runs the installed command, if there is one;
+  - lets both load every module, from where it was moved to;
   - installs each component on its own, and once with DESTDIR.
 Exits with 1 and says what was wrong. Nothing is skipped: a tool that is missing is a failure.
 """
@@ -44,7 +45,7 @@ def run(arguments, **options):
     environment = dict(os.environ)
     # The user's own settings must not find another Sallyport, nor bring flags of their own.
     for name in ("CMAKE_PREFIX_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH",
-                 "PKG_CONFIG_PATH", "CXXFLAGS", "LDFLAGS", "DESTDIR"):
+                 "PKG_CONFIG_PATH", "CXXFLAGS", "LDFLAGS", "DESTDIR", "SALLYPORT_MODULES", "SALLYPORT_STORE"):
         environment.pop(name, None)
     environment.update(options.pop("environment", {}))
     try:
@@ -70,13 +71,15 @@ class Check:
         self.prefix = self.work / "elsewhere"
         self.shared = options.library_type == "SHARED_LIBRARY"
         self.flags = options.compiler_flags.split()
+        self.modules_dir = f"{options.lib_dir}/sallyport/modules-{options.version}"
 
     def everything(self):
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
         for step in (self.install, self.installed_files, self.no_paths_of_the_build, self.headers_are_std_only,
-                     self.headers_compile_alone, self.with_cmake, self.with_pkg_config, self.command,
-                     self.refuses_other_versions, self.names_what_is_missing, self.components, self.staged):
+                     self.headers_compile_alone, self.with_cmake, self.with_pkg_config, self.command, self.modules,
+                     self.static_program, self.refuses_other_versions, self.names_what_is_missing, self.components,
+                     self.staged):
             began = time.monotonic()
             step()
             print(f"{step.__name__}: ok, {time.monotonic() - began:.1f} s", flush=True)
@@ -108,14 +111,17 @@ class Check:
             development += [f"{lib}/libsallyport.a"]
         documentation = [f"{doc}/{name}" for name in ("LICENSE", "README.md", "CHANGELOG.md", "docs/install.md")]
         command = [f"{options.bin_dir}/sallyport"] if options.command else []
-        return {"development": development, "library": library, "documentation": documentation, "command": command}
+        modules = [f"{self.modules_dir}/sallyport_{name}.so" for name in options.modules]
+        return {"development": development, "library": library, "documentation": documentation, "command": command,
+                "modules": modules}
 
     def installed_files(self):
         there = set(files_below(self.prefix))
         for component, files in self.wanted_files().items():
             for name in files:
                 check(name in there, f"{component}: {name} was not installed")
-        libraries = [name for name in there if re.search(r"\.(a|so)(\.|$)", name)]
+        libraries = [name for name in there if re.search(r"\.(a|so)(\.|$)", name)
+                     and not name.startswith(f"{self.modules_dir}/sallyport_")]
         strange = [name for name in libraries if not re.search(r"/libsallyport\.", name)]
         check(not strange, f"users see one library, not also {strange}")
 
@@ -183,7 +189,8 @@ class Check:
         # A copy: the project must not find its way to the sources from where it lies.
         shutil.copytree(HERE / "user_project", self.work / "user_project")
         build_dir = self.work / "user-cmake"
-        self.configure_user_project(build_dir, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+        output = self.configure_user_project(build_dir, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+        check(f"modules: {self.prefix / self.modules_dir}\n" in output, f"the folder of modules is named: {output}")
         run([self.options.cmake, "--build", build_dir])
         compiled = (build_dir / "compile_commands.json").read_text(encoding="utf-8")
         check(str(self.options.source_dir / "include") not in compiled, "the user's project sees our sources")
@@ -213,6 +220,50 @@ class Check:
             return
         output = run([self.prefix / self.options.bin_dir / "sallyport", "--version"])
         check(self.options.version in output, f"sallyport --version says {output!r}")
+
+    def opened(self, program, scheme, *arguments, **options):
+        """What a program says about a store where nobody answers. That it says so proves that the module was loaded."""
+        address = f"{scheme}://127.0.0.1:1"
+        environment = dict(options.pop("environment", {}), SALLYPORT_STORE=address)
+        try:
+            output = run([program, *(arguments or [address])], environment=environment)
+        except Failure as failed:
+            return str(failed)
+        raise Failure(f"{program} found a store at {address}: {output}")
+
+    def modules(self):
+        """Each module is found by what is installed beside it, and by any program that is told the folder."""
+        told = {"SALLYPORT_MODULES": self.pkg_config("--variable=modulesdir")[0]}
+        beside = self.prefix / self.options.bin_dir / "user"
+        elsewhere = self.work / "user-pkg-config"
+        for item, scheme in self.options.modules.items():
+            beside.parent.mkdir(exist_ok=True)
+            shutil.copy2(elsewhere, beside)
+            try:
+                loaded = [self.opened(beside, scheme), self.opened(elsewhere, scheme, environment=told)]
+                if self.options.command:
+                    loaded.append(self.opened(self.prefix / self.options.bin_dir / "sallyport", scheme, "ls"))
+                missed = self.opened(elsewhere, scheme)
+            finally:
+                beside.unlink()
+            for output in loaded:
+                check("could not be reached" in output, f"module {item}: {output}")
+            # A shared library finds what is beside it, a program far from the moved tree does not, and says where.
+            check(("could not be reached" if self.shared else f"sallyport_{item}.so was not found") in missed,
+                  f"module {item}: {missed}")
+
+    def static_program(self):
+        """A program without any shared library: everything but modules, which it refuses with a reason."""
+        if self.shared or any(flag.startswith("-fsanitize") for flag in self.flags):
+            return
+        program = self.work / "user-static"
+        run([self.options.compiler, "-std=c++20", "-static", *self.flags, self.work / "user_project/main.cpp", "-o",
+             program, *self.pkg_config("--static", "--cflags", "--libs")])
+        self.run_user_program(program, "static")
+        told = {"SALLYPORT_MODULES": str(self.prefix / self.modules_dir)}
+        for item, scheme in self.options.modules.items():
+            output = self.opened(program, scheme, environment=told)
+            check("linked with -static" in output, f"module {item}: {output}")
 
     def refuses_other_versions(self):
         project = self.work / "user_project/CMakeLists.txt"
@@ -268,8 +319,11 @@ def parse(arguments):
                  "--include-dir", "--lib-dir", "--bin-dir", "--doc-dir"):
         parser.add_argument(name, required=True)
     parser.add_argument("--backends", nargs="+", required=True)
+    parser.add_argument("--modules", nargs="*", metavar="NAME=SCHEME", required=True)
     parser.add_argument("--command", action="store_true")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.modules = dict(item.split("=") for item in options.modules)
+    return options
 
 
 def main():
