@@ -39,6 +39,12 @@ void drive_ticket::wait() {
   }
 }
 
+bool drive_ticket::wait_for(std::chrono::nanoseconds longest) {
+  const std::uint32_t seen = word_.fetch_or(waited_for_bit) | waited_for_bit;
+  if ((seen & finished_bit) == 0) base::futex_sleep_for(word_, seen, longest);
+  return finished();
+}
+
 bool drive_ticket::begin_drive(drive_waker& waker) {
   const base::mutex_lock held{mutex_};
   SALLYPORT_CHECK(waker_ == nullptr);

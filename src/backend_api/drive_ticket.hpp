@@ -3,6 +3,7 @@
 #include "base/mutex.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace sallyport::backend_api {
@@ -36,6 +37,8 @@ class drive_ticket {
   [[nodiscard]] bool finished() const noexcept;
   /// Blocks until finished.
   void wait();
+  /// Blocks until finished, or for about this long: it may come back earlier. True: finished.
+  bool wait_for(std::chrono::nanoseconds longest);
 
   /// For backends: from now on finish() also calls `waker`. False: already finished, nothing was
   /// registered.

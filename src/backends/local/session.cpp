@@ -1,6 +1,5 @@
 #include "backends/local/session.hpp"
 
-#include "base/check.hpp"
 #include <sallyport/error.hpp>
 #include <sallyport/lease_clock.hpp>
 
@@ -61,10 +60,14 @@ base::result<std::shared_ptr<session>> session::open(std::shared_ptr<local_store
     who.companion = *companion;
   }
   descriptor everything(::epoll_create1(EPOLL_CLOEXEC));
-  descriptor attention(::epoll_create1(EPOLL_CLOEXEC));
   descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!everything.open() || !attention.open() || !bell.open()) {
+  if (!everything.open() || !bell.open()) {
     return tl::unexpected(system_failure(errno, "open a client of the store"));
+  }
+  auto attention = backend_api::hearing::make_attention(everything.number());
+  if (!attention) {
+    return tl::unexpected(
+        system_failure(attention.error().code.value(), "open a client of the store"));
   }
 
   store->bury_some();
@@ -81,13 +84,12 @@ base::result<std::shared_ptr<session>> session::open(std::shared_ptr<local_store
   }
   const int all = everything.number();
   if (control(all, EPOLL_CTL_ADD, mail->descriptor_number(), EPOLLIN, mail_event) != 0 ||
-      control(all, EPOLL_CTL_ADD, bell.number(), EPOLLIN, bell_event) != 0 ||
-      control(attention.number(), EPOLL_CTL_ADD, all, EPOLLIN, 0) != 0) {
+      control(all, EPOLL_CTL_ADD, bell.number(), EPOLLIN, bell_event) != 0) {
     store->bury(*number, local_store::housekeeping_patience);
     return tl::unexpected(system_failure(errno, "open a client of the store"));
   }
   return std::make_shared<session>(std::move(store), request.listener, *number, std::move(*mail),
-                                   std::move(everything), std::move(attention), std::move(bell));
+                                   std::move(everything), std::move(*attention), std::move(bell));
 }
 
 session::session(std::shared_ptr<local_store> store, backend_api::events& listener,
@@ -98,8 +100,8 @@ session::session(std::shared_ptr<local_store> store, backend_api::events& listen
       store_(std::move(store)),
       mail_(std::move(mail)),
       everything_(std::move(everything)),
-      attention_(std::move(attention)),
-      bell_(std::move(bell)) {}
+      bell_(std::move(bell)),
+      hearing_(*this, everything_.number(), std::move(attention)) {}
 
 contender_number session::known(const holder_id& who) {
   const base::mutex_lock lock(mutex_);
@@ -181,16 +183,15 @@ void session::deliver(std::vector<notice>& notices) {
   }
 }
 
-void session::hear(time_point deadline) {
+bool session::hear(time_point deadline) {
   std::array<epoll_event, events_at_a_time>
       events;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   const timespec patience = time_until(deadline);
   const int count = ::epoll_pwait2(everything_.number(), events.data(),
                                    static_cast<int>(events.size()), &patience, nullptr);
-  if (count <= 0) return;
-
   const backend_api::delivery_gate::pass pass(gate_);
-  if (!pass.open()) return;
+  if (!pass.open()) return false;
+  if (count <= 0) return true;
   const std::shared_ptr<local_store> store = store_;
   std::vector<notice> notices;
   std::vector<client_number> died;
@@ -211,84 +212,24 @@ void session::hear(time_point deadline) {
   // The waiter is in already; what else the dead left can wait. The watchdog cannot: it has losses to
   // tell.
   for (const client_number each : died) store->bury(each, burial_patience);
-}
-
-void session::wake() noexcept {
-  // The driver looks at its ticket after all that it did itself.
-  if (pthread_equal(driver_.load(), pthread_self()) == 0) ::eventfd_write(bell_.number(), 1);
-}
-
-void session::switch_attention(bool on) noexcept {
-  if (attention_on_ == on) return;
-  attention_on_ = on;
-  // Taken out, not only silenced: as a member it would cost something with every event.
-  SALLYPORT_CHECK(control(attention_.number(), on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
-                          everything_.number(), EPOLLIN, 0) == 0);
-}
-
-bool session::begin_hearing(listener_kind who) {
-  const base::mutex_lock lock(hearing_mutex_);
-  if (hearing_) {
-    attention_wanted_ = true;
-    return false;
-  }
-  hearing_ = true;
-  if (who == listener_kind::driver) {
-    driver_.store(pthread_self());
-    switch_attention(false);
-  }
   return true;
 }
 
-void session::end_hearing() {
-  const base::mutex_lock lock(hearing_mutex_);
-  hearing_ = false;
-  driver_.store({});
-  if (std::exchange(attention_wanted_, false)) switch_attention(true);
-}
-
-void session::be_heard() {
-  const base::mutex_lock lock(hearing_mutex_);
-  if (hearing_) {
-    attention_wanted_ = true;
-  } else {
-    switch_attention(true);
-  }
-}
+void session::ring() noexcept { ::eventfd_write(bell_.number(), 1); }
 
 backend_api::drive_outcome session::drive(backend_api::drive_ticket& ticket, time_point deadline) {
-  using backend_api::drive_outcome;
   const std::shared_ptr<session> alive = shared_from_this();
-  if (!begin_hearing(listener_kind::driver)) return drive_outcome::not_driven;
-  drive_outcome outcome = drive_outcome::finished;
-  if (ticket.begin_drive(*this)) {
-    while (!ticket.finished()) {
-      if (lease_clock::now() >= deadline) {
-        outcome = drive_outcome::deadline_passed;
-        break;
-      }
-      hear(deadline);
-      if (backend_api::delivery_gate::pass(gate_).open()) continue;
-      outcome = ticket.finished() ? drive_outcome::finished : drive_outcome::not_driven;
-      break;
-    }
-    ticket.end_drive();
-  }
-  end_hearing();
-  return outcome;
+  return hearing_.drive(ticket, deadline);
 }
 
 void session::attend() {
   const std::shared_ptr<session> alive = shared_from_this();
-  // A driver hears for everybody.
-  if (!begin_hearing(listener_kind::watchdog)) return;
-  hear(time_point{});
-  end_hearing();
+  hearing_.attend();
 }
 
 void session::close() {
   if (!gate_.close()) return;
-  wake();
+  ring();
   bool something_left = false;
   {
     const base::mutex_lock lock(mutex_);

@@ -3,17 +3,16 @@
 #include "backend_api/backend.hpp"
 #include "backend_api/delivery_gate.hpp"
 #include "backend_api/drive_ticket.hpp"
+#include "backend_api/hearing.hpp"
 #include "backends/local/inbox.hpp"
 #include "backends/local/local_store.hpp"
 #include "backends/local/watch_list.hpp"
 #include "base/mutex.hpp"
 #include <sallyport/error.hpp>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <pthread.h>
 #include <span>
 #include <type_traits>
 #include <unordered_map>
@@ -26,12 +25,11 @@ namespace sallyport::backends::local {
 /// waits for.
 ///
 /// It has no thread. Requests are answered inside their own call. What comes from outside, notices
-/// and deaths, is heard by one thread at a time: a blocked caller that drives, or else whoever
-/// minds attention_fd().
+/// and deaths, is heard by one thread at a time: see backend_api::hearing.
 /// Thread safety: all members. Listeners are called with a pass of the gate and without a mutex;
 /// they may close the session.
 class session final : public std::enable_shared_from_this<session>,
-                      private backend_api::drive_waker,
+                      private backend_api::ear,
                       private peer_watcher {
  public:
   static base::result<std::shared_ptr<session>> open(std::shared_ptr<local_store> store,
@@ -57,26 +55,20 @@ class session final : public std::enable_shared_from_this<session>,
   void left(const holder_id& who, bool withdrawn, backend_api::leave_answer said)
       SALLYPORT_EXCLUDES(mutex_);
 
-  /// Blocks until the ticket is finished, and hears for the whole client meanwhile. Afterwards
-  /// attention_fd() stays silent until somebody needs it: who was turned away here, or who called
-  /// be_heard(). So a caller that takes turns at a busy lock does not pay for the switch.
-  backend_api::drive_outcome drive(backend_api::drive_ticket& ticket, time_point deadline)
-      SALLYPORT_EXCLUDES(hearing_mutex_);
+  /// Afterwards attention_fd() stays silent until somebody needs it. So a caller that takes turns at
+  /// a busy lock does not pay for the switch.
+  backend_api::drive_outcome drive(backend_api::drive_ticket& ticket, time_point deadline);
   /// Somebody waits for notices without driving: a holder, an observer, a waiter at its heartbeat.
-  void be_heard() SALLYPORT_EXCLUDES(hearing_mutex_);
-  [[nodiscard]] int attention_fd() const noexcept { return attention_.number(); }
+  void be_heard() { hearing_.be_heard(); }
+  [[nodiscard]] int attention_fd() const noexcept { return hearing_.attention_fd(); }
   void attend();
   void close();
 
  private:
-  void wake() noexcept override;
-  enum class listener_kind : std::uint8_t { driver, watchdog };
-  /// False: somebody hears already.
-  bool begin_hearing(listener_kind who) SALLYPORT_EXCLUDES(hearing_mutex_);
-  void end_hearing() SALLYPORT_EXCLUDES(hearing_mutex_);
-  void switch_attention(bool on) noexcept SALLYPORT_REQUIRES(hearing_mutex_);
-  /// Waits until something comes or the deadline has passed, and deals with it.
-  void hear(time_point deadline);
+  // backend_api::ear
+  bool hear(time_point deadline) override;
+  void ring() noexcept override;
+  [[nodiscard]] bool unfinished() override { return false; }
   void deliver(std::vector<notice>& notices);
   void peer_event(client_number who, bool companion, std::vector<notice>& notices,
                   std::vector<client_number>& died) SALLYPORT_EXCLUDES(mutex_);
@@ -89,18 +81,10 @@ class session final : public std::enable_shared_from_this<session>,
   const client_number self_;
   backend_api::delivery_gate gate_;
   std::shared_ptr<local_store> store_;  // null after close; used with an open pass only
-  std::optional<inbox> mail_;           // likewise; read by who is hearing_
+  std::optional<inbox> mail_;           // likewise; read by who hears
   const descriptor everything_;         // an epoll of inbox, bell and peers
-  const descriptor attention_;          // an epoll of `everything_`, silent while somebody drives
-  const descriptor bell_;               // wakes the driver
-
-  // Held over the switch of `attention_` as well: a watchdog that is woken in the middle must sleep
-  // here, not find the place taken and look again and again.
-  base::mutex hearing_mutex_;
-  bool hearing_ SALLYPORT_GUARDED_BY(hearing_mutex_) = false;
-  bool attention_on_ SALLYPORT_GUARDED_BY(hearing_mutex_) = true;
-  bool attention_wanted_ SALLYPORT_GUARDED_BY(hearing_mutex_) = false;
-  std::atomic<pthread_t> driver_{};  // who drives; zero: nobody
+  const descriptor bell_;               // wakes who hears
+  backend_api::hearing hearing_;
 
   base::mutex mutex_;
   watch_list contenders_ SALLYPORT_GUARDED_BY(mutex_){*this};

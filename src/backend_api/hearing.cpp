@@ -1,0 +1,170 @@
+#include "backend_api/hearing.hpp"
+
+#include "base/check.hpp"
+#include <sallyport/lease_clock.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <sys/epoll.h>
+#include <system_error>
+#include <utility>
+
+namespace sallyport::backend_api {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A watchdog is started when the first timer is set. Until it was seen here once, somebody who
+// sleeps looks whether anybody hears at all.
+constexpr duration first_look = 5ms;
+constexpr duration longest_look = 1s;
+
+int control(int set, int operation, int member) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  return ::epoll_ctl(set, operation, member, &event);
+}
+
+bool has_come(time_point deadline) {
+  return deadline != time_point::max() && lease_clock::now() >= deadline;
+}
+
+}  // namespace
+
+base::result<base::descriptor> hearing::make_attention(int everything) {
+  base::descriptor attention(::epoll_create1(EPOLL_CLOEXEC));
+  if (!attention.open() || control(attention.number(), EPOLL_CTL_ADD, everything) != 0) {
+    return base::fail(std::error_code(errno, std::generic_category()), "cannot make an epoll set");
+  }
+  return attention;
+}
+
+hearing::hearing(ear& who, int everything, base::descriptor attention) noexcept
+    : ear_(who), everything_(everything), attention_(std::move(attention)) {}
+
+void hearing::wake() noexcept {
+  // The leader looks at its ticket after all that it did itself.
+  if (pthread_equal(leader_.load(), pthread_self()) == 0) ear_.ring();
+}
+
+void hearing::switch_attention(bool on) {
+  if (attention_on_ == on) return;
+  attention_on_ = on;
+  ++switches_;
+  // Taken out, not only silenced: as a member it would cost something with every event.
+  SALLYPORT_CHECK(control(attention_.number(), on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, everything_) ==
+                  0);
+}
+
+std::size_t hearing::switches() {
+  const base::mutex_lock lock(mutex_);
+  return switches_;
+}
+
+void hearing::begin_leading() {
+  heard_ = true;
+  leader_.store(pthread_self());
+  switch_attention(false);
+}
+
+hearing::role hearing::come_in() {
+  const base::mutex_lock lock(mutex_);
+  ++blocked_;
+  if (heard_) {
+    // If it is a leader that hears, it will see on leaving that somebody is left.
+    return role::follower;
+  }
+  if (blocked_ == 1) {
+    begin_leading();
+    return role::leader;
+  }
+  switch_attention(true);
+  return role::follower;
+}
+
+bool hearing::take_the_lead() {
+  const base::mutex_lock lock(mutex_);
+  if (heard_) return false;
+  begin_leading();
+  return true;
+}
+
+void hearing::go(role mine) {
+  // Before the mutex: who sends something after this looks calls be_heard() after that.
+  const bool more_to_hear = mine == role::leader && ear_.unfinished();
+  const base::mutex_lock lock(mutex_);
+  --blocked_;
+  if (mine == role::follower) return;
+  heard_ = false;
+  leader_.store({});
+  if (std::exchange(attention_wanted_, false) || more_to_hear || blocked_ > 0) {
+    switch_attention(true);
+  }
+}
+
+void hearing::be_heard() {
+  const base::mutex_lock lock(mutex_);
+  if (heard_) {
+    attention_wanted_ = true;
+  } else {
+    switch_attention(true);
+  }
+}
+
+drive_outcome hearing::lead(drive_ticket& ticket, time_point deadline) {
+  if (!ticket.begin_drive(*this)) return drive_outcome::finished;
+  drive_outcome outcome = drive_outcome::finished;
+  while (!ticket.finished()) {
+    if (has_come(deadline)) {
+      outcome = drive_outcome::deadline_passed;
+      break;
+    }
+    if (ear_.hear(deadline)) continue;
+    outcome = ticket.finished() ? drive_outcome::finished : drive_outcome::not_driven;
+    break;
+  }
+  ticket.end_drive();
+  return outcome;
+}
+
+drive_outcome hearing::drive(drive_ticket& ticket, time_point deadline) {
+  if (ticket.finished()) return drive_outcome::finished;
+  role mine = come_in();
+  drive_outcome outcome = drive_outcome::finished;
+  duration look = first_look;
+  while (mine == role::follower) {
+    if (attended_.load() && deadline == time_point::max()) {
+      ticket.wait();
+      break;
+    }
+    const time_point now = lease_clock::now();
+    if (now >= deadline) {
+      outcome = ticket.finished() ? drive_outcome::finished : drive_outcome::deadline_passed;
+      break;
+    }
+    const duration left = deadline == time_point::max() ? longest_look : deadline - now;
+    if (ticket.wait_for(attended_.load() ? left : std::min(left, look))) break;
+    look = std::min(2 * look, longest_look);
+    if (!attended_.load() && take_the_lead()) mine = role::leader;
+  }
+  if (mine == role::leader) outcome = lead(ticket, deadline);
+  go(mine);
+  return outcome;
+}
+
+void hearing::attend() {
+  attended_.store(true);
+  {
+    const base::mutex_lock lock(mutex_);
+    // A leader hears for everybody.
+    if (heard_) return;
+    heard_ = true;
+  }
+  ear_.hear(time_point{});
+  const base::mutex_lock lock(mutex_);
+  heard_ = false;
+  if (std::exchange(attention_wanted_, false)) switch_attention(true);
+}
+
+}  // namespace sallyport::backend_api
