@@ -162,3 +162,5 @@ endfunction()
 
 sallyport_declare_dependency(Threads::Threads PACKAGE Threads PC_LIBS -pthread)
 sallyport_declare_dependency(lmdb PC_REQUIRES lmdb DEBIAN liblmdb-dev)
+sallyport_declare_dependency(OpenSSL::SSL PACKAGE OpenSSL PC_REQUIRES libssl DEBIAN libssl-dev)
+sallyport_declare_dependency(OpenSSL::Crypto PACKAGE OpenSSL PC_REQUIRES libcrypto DEBIAN libssl-dev)
