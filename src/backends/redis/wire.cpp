@@ -62,15 +62,21 @@ wire_command call_of(const script_source& script, std::size_t key_count) {
   return command;
 }
 
-void append(std::string& buffer, const wire_command& command, bool by_text) {
+void append_command(std::string& buffer, const wire_command& command, script_form form) {
   if (command.script == nullptr) {
     append_header(buffer, '*', command.argument_count);
   } else {
     append_header(buffer, '*', command.argument_count + 2);
-    append_bulk(buffer, by_text ? "EVAL" : "EVALSHA");
-    append_bulk(buffer, by_text ? command.script->text : command.script->sha1);
+    const bool in_full = form == script_form::in_full;
+    append_bulk(buffer, in_full ? "EVAL" : "EVALSHA");
+    append_bulk(buffer, in_full ? command.script->text : command.script->sha1);
   }
   buffer.append(command.arguments);
+}
+
+void append_command(std::string& buffer, std::span<const std::string_view> arguments) {
+  append_header(buffer, '*', arguments.size());
+  for (const std::string_view each : arguments) append_bulk(buffer, each);
 }
 
 std::vector<std::string> arguments_of(const wire_command& command) {

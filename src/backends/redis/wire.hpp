@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,8 +36,11 @@ struct wire_command {
 /// `key_count` keys and then the script's arguments are to be added.
 [[nodiscard]] wire_command call_of(const script_source& script, std::size_t key_count);
 
-/// Appends the whole command: for a script by its hash, or (`by_text`) as the script itself.
-void append(std::string& buffer, const wire_command& command, bool by_text = false);
+/// How a script is named: by its hash, or by its whole text.
+enum class script_form : std::uint8_t { by_name, in_full };
+/// Appends the bytes that go to the server.
+void append_command(std::string& buffer, const wire_command& command, script_form form);
+void append_command(std::string& buffer, std::span<const std::string_view> arguments);
 
 /// The arguments again, one by one: what a server would see behind the script's hash.
 [[nodiscard]] std::vector<std::string> arguments_of(const wire_command& command);
