@@ -9,6 +9,8 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <utility>
+#include <variant>
 
 namespace sallyport::backends::redis {
 namespace {

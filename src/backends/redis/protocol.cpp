@@ -310,13 +310,14 @@ wire_command protocol::break_lock(const lock_name& name, fencing_token observed,
   return call;
 }
 
-wire_command protocol::who(const lock_name& name) const {
-  const lock_place place = place_of(name.text());
+wire_command protocol::who(std::string_view name, bool also_foreign) const {
+  const lock_place place = place_of(name);
   wire_command call = call_of(scripts::who, 3);
   place.add_lock(call);
   place.add_side(call, "queue");
   place.add_side(call, "waiters");
   call.add(most_tickets_shown);
+  call.add(std::string_view(also_foreign ? "1" : "0"));
   return call;
 }
 

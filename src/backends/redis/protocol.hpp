@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 /// What is said to a Redis server and what its answers mean. Pure: no connection, no clock.
@@ -53,7 +54,8 @@ class protocol {
                                        std::string_view value) const;
   [[nodiscard]] wire_command break_lock(const lock_name& name, fencing_token observed,
                                         backend_api::break_mode mode) const;
-  [[nodiscard]] wire_command who(const lock_name& name) const;
+  /// `also_foreign`: a key of another library is something, too.
+  [[nodiscard]] wire_command who(std::string_view name, bool also_foreign) const;
   /// Raises the counter of this name's slot to the server's clock.
   [[nodiscard]] wire_command raise(std::string_view name = {}) const;
 

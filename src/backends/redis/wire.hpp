@@ -25,6 +25,8 @@ struct wire_command {
   std::string arguments;
   std::size_t argument_count = 0;  ///< of those in `arguments`
   const script_source* script = nullptr;
+  /// Cluster: the slot is just being moved here; ASKING goes before it.
+  bool asking = false;
 
   void add(std::string_view argument);
   /// One argument made of several parts.

@@ -1,0 +1,124 @@
+#pragma once
+
+#include "backends/redis/connection.hpp"
+#include "backends/redis/protocol.hpp"
+#include "backends/redis/server_facts.hpp"
+#include "backends/redis/subscriber.hpp"
+#include "base/mutex.hpp"
+#include "base/result.hpp"
+#include "net/pump.hpp"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace sallyport::backends::redis {
+
+/// What a node tells its client; on the pump's thread, without a mutex.
+class node_listener {
+ public:
+  node_listener() = default;
+  node_listener(const node_listener&) = delete;
+  node_listener& operator=(const node_listener&) = delete;
+  virtual ~node_listener() = default;
+
+  virtual void message(std::string_view channel, std::string_view payload) = 0;
+  /// A connection was made anew, or a channel is open again: notices may have been missed.
+  virtual void gap_ended() = 0;
+  /// The command connection broke or could not be made.
+  virtual void node_lost(const net::endpoint& where, const base::failure& why) = 0;
+};
+
+/// One server that grants locks: the connection for commands and, once anybody waits, the one for
+/// notices.
+/// Thread safety: all members.
+class node final : public connection::owner,
+                   public subscriber::listener,
+                   public std::enable_shared_from_this<node> {
+ public:
+  /// What both connections have in common.
+  struct settings {
+    link_settings login;
+    /// A replica is refused: it can't grant.
+    bool master_only = true;
+  };
+
+  static base::result<std::shared_ptr<node>> make(std::shared_ptr<net::pump> engine, settings how,
+                                                  std::shared_ptr<const protocol> speech,
+                                                  std::weak_ptr<node_listener> whose);
+  /// Use make().
+  node(std::shared_ptr<net::pump> engine, settings how, std::shared_ptr<const protocol> speech,
+       std::weak_ptr<node_listener> whose);
+
+  [[nodiscard]] connection& commands() noexcept { return *commands_; }
+
+  /// Before the first grant in a slot on every connection its counter is raised.
+  void use_slot(const lock_place& place) SALLYPORT_EXCLUDES(mutex_);
+  /// Whether a waiter of this slot would be heard: a channel is subscribed if it is not yet. Also
+  /// true when listening has turned out to be impossible or takes too long: then waiters live on
+  /// their heartbeats.
+  [[nodiscard]] bool listens(const lock_place& place, time_point now) SALLYPORT_EXCLUDES(mutex_);
+  void subscribe(std::string_view channel) { notices_->subscribe(channel, sharded()); }
+  void unsubscribe(std::string_view channel) { notices_->unsubscribe(channel); }
+
+  void retarget(const net::endpoint& where) SALLYPORT_EXCLUDES(mutex_);
+  void close();
+
+  /// What the server said of itself at the last greeting; nothing: it was never reached.
+  [[nodiscard]] std::optional<server_facts> facts() SALLYPORT_EXCLUDES(mutex_);
+  /// Why the last attempt failed; nothing: none has, since the last success.
+  [[nodiscard]] std::optional<base::failure> trouble() SALLYPORT_EXCLUDES(mutex_);
+  [[nodiscard]] net::endpoint where() SALLYPORT_EXCLUDES(mutex_);
+
+  // connection::owner
+  std::vector<wire_command> greeting() override SALLYPORT_EXCLUDES(mutex_);
+  base::result<std::monostate> greeted(const std::vector<reply>& said) override
+      SALLYPORT_EXCLUDES(mutex_);
+  void connected() override SALLYPORT_EXCLUDES(mutex_);
+  void disconnected(const base::failure& why) override SALLYPORT_EXCLUDES(mutex_);
+  // subscriber::listener
+  void subscribed(std::string_view channel) override SALLYPORT_EXCLUDES(mutex_);
+  void message(std::string_view channel, std::string_view payload) override;
+  void lost(const base::failure& why) override SALLYPORT_EXCLUDES(mutex_);
+  void refused(std::string_view channel, std::string_view servers_words) override
+      SALLYPORT_EXCLUDES(mutex_);
+
+  /// So long a new waiter's first question is asked without queueing, while the channel is not
+  /// confirmed yet.
+  static constexpr duration subscription_patience = std::chrono::milliseconds{250};
+
+ private:
+  enum class hearing_state : std::uint8_t { asked, confirmed, impossible };
+  struct channel_state {
+    hearing_state state = hearing_state::asked;
+    time_point since{};
+  };
+
+  [[nodiscard]] bool sharded() const noexcept { return speech_->how().cluster; }
+
+  const std::shared_ptr<net::pump> pump_;
+  const settings how_;
+  const std::shared_ptr<const protocol> speech_;
+  const std::weak_ptr<node_listener> listener_;
+  std::shared_ptr<connection> commands_;  // constant once made
+  std::shared_ptr<subscriber> notices_;   // likewise
+
+  // Outside of a cluster there is one channel; that it is confirmed is looked at for every waiter.
+  std::atomic<bool> only_channel_confirmed_{false};
+
+  base::mutex mutex_;
+  net::endpoint where_ SALLYPORT_GUARDED_BY(mutex_);
+  bool ever_connected_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  std::optional<server_facts> facts_ SALLYPORT_GUARDED_BY(mutex_);
+  std::optional<base::failure> trouble_ SALLYPORT_GUARDED_BY(mutex_);
+  // The lock keys, one a slot, whose counters are raised on every new connection.
+  std::unordered_map<std::uint32_t, wire_command> raises_ SALLYPORT_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, channel_state> channels_ SALLYPORT_GUARDED_BY(mutex_);
+};
+
+}  // namespace sallyport::backends::redis
