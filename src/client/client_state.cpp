@@ -243,6 +243,12 @@ release_result client_state::release(runtime::lease_record& record) noexcept {
   return release_result::unknown;
 }
 
+void client_state::claim(runtime::lease_record& record) {
+  blocking_word call;
+  engine().claim_now(record, call);
+  wait(call.ticket);
+}
+
 void client_state::downgrade(runtime::lease_record& record, std::error_code& error) noexcept {
   error.clear();
   if (!alive()) {

@@ -53,6 +53,8 @@ class client_state : public std::enable_shared_from_this<client_state> {
       const std::shared_ptr<const runtime::lock_spec>& spec, lease_clock::time_point until,
       const std::stop_token& stop, std::string_view value, std::error_code& error) noexcept;
   [[nodiscard]] release_result release(runtime::lease_record& record) noexcept;
+  /// Blocks until the lease is claimed, or has ended.
+  void claim(runtime::lease_record& record);
   void downgrade(runtime::lease_record& record, std::error_code& error) noexcept;
 
   /// Blocks until the ticket is finished, lending this thread to the backend where it can use it.

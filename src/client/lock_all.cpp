@@ -116,8 +116,7 @@ std::optional<lease_set> lock_all_until(std::span<mutex* const> mutexes,
       if (!got[index]) return std::nullopt;  // what was taken is released as `got` goes
     }
     for (const std::size_t index : order) {
-      mutexes[index]->core().owner().engine().claim_now(
-          *detail::client_state::record_of(*got[index]));
+      mutexes[index]->core().owner().claim(*detail::client_state::record_of(*got[index]));
     }
     if (!std::ranges::all_of(got, [](const auto& each) { return third_left(*each); })) {
       if (lease_clock::now() >= deadline || stop.stop_requested()) return std::nullopt;

@@ -223,12 +223,19 @@ void engine::settle(lease_record& turn) {
   perform(out);
 }
 
-void engine::claim_now(lease_record& turn) {
+void engine::claim_now(lease_record& turn, word_waiter& caller) {
   outbox out{world_.now()};
+  out.driven = caller.drives;
   {
     const base::mutex_lock held{mutex_};
-    if (turn.home == nullptr) return;
-    follow(*turn.home, turn.home->as_holding()->keeper.claim_now(out.now), out);
+    party* const who = turn.home;
+    if (who == nullptr || !who->as_holding()->keeper.provisional()) {
+      out.words.push_back(&caller);
+    } else {
+      SALLYPORT_CHECK(who->claimer == nullptr);
+      who->claimer = &caller;
+      follow(*who, who->as_holding()->keeper.claim_now(out.now), out);
+    }
     close_books(out);
   }
   perform(out);

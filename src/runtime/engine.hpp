@@ -117,8 +117,9 @@ class engine final : public backend_api::events {
   /// The caller's clock has passed the turn's deadline: settles, once for all observers, whether
   /// the turn is lost or was renewed just in time.
   void settle(lease_record& turn);
-  /// Whoever needs the whole lease confirmed does not wait for a claim that is kept back.
-  void claim_now(lease_record& turn);
+  /// For whoever needs the whole lease confirmed: a claim that is kept back is sent now. `caller` is
+  /// finished when the lease is claimed, or has ended; one caller a turn at a time.
+  void claim_now(lease_record& turn, word_waiter& caller);
   /// The stop token that fires when the turn is lost.
   [[nodiscard]] std::stop_token lost_token(lease_record& turn);
   /// Whether a caller of this client has its turn of that name now.
@@ -177,6 +178,7 @@ class engine final : public backend_api::events {
   void part(party& who, core::farewell::kind how, word_waiter* releaser, outbox& out)
       SALLYPORT_REQUIRES(mutex_);
   void grant_lost(party& who, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  void end_claim(party& who, outbox& out) SALLYPORT_REQUIRES(mutex_);
   void send_renewal(party& who, std::uint32_t token_count, outbox& out) SALLYPORT_REQUIRES(mutex_);
   void renewal_answered(backend_api::renew_outcome& outcome, outbox& out)
       SALLYPORT_REQUIRES(mutex_);

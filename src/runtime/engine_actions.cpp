@@ -184,7 +184,12 @@ void engine::follow(party& who, core::keeper_actions actions, outbox& out) {
     if (actions.tell_held && !actions.tell_suspect)
       mine.turn->state.store(lease_record::phase::held);
   }
+  if (!mine.keeper.provisional()) end_claim(who, out);
   rearm(who);
+}
+
+void engine::end_claim(party& who, outbox& out) {
+  if (who.claimer != nullptr) out.words.push_back(std::exchange(who.claimer, nullptr));
 }
 
 void engine::grant_lost(party& who, outbox& out) {
@@ -197,6 +202,7 @@ void engine::grant_lost(party& who, outbox& out) {
       out.news.emplace_back([gone = record->gone]() mutable { gone.request_stop(); });
     }
   }
+  end_claim(who, out);
   lane* const where = std::exchange(who.home, nullptr);
   if (where != nullptr) where->current = nullptr;
   if (who.downgrader != nullptr) {
@@ -223,6 +229,7 @@ void engine::grant_lost(party& who, outbox& out) {
 }
 
 void engine::part(party& who, core::farewell::kind how, word_waiter* releaser, outbox& out) {
+  end_claim(who, out);
   auto going = std::make_unique<leaving>(leaving{
       .machine = core::farewell{who.spec->times, how, who.late_until, lapses_at(who, out.now)},
       .releaser = releaser});

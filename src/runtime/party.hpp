@@ -59,6 +59,7 @@ struct party : timer {
   const std::shared_ptr<const lock_spec> spec;
   lane* home = nullptr;  // the local queue it serves; null: a reader, a permit, or detached
   word_waiter* downgrader = nullptr;
+  word_waiter* claimer = nullptr;  // waits for the claim's end, whichever
   time_point acquire_sent_at = time_point::min();  // min: none under way
   time_point renewal_sent_at = time_point::min();
   time_point late_until = time_point::min();  // a request without answer may be executed until then

@@ -30,11 +30,30 @@ local function add_holder(kind, permits, id, record, expiry, barring)
   end
 end
 
+-- The key goes when its last holder's time is over, also if nobody comes to see. With many holders that is not worth
+-- a look at all of them: it is set right when they have become few.
+local few_holders = 16
+
+local function set_latest_right()
+  local latest = 0
+  local all = redis.call('HGETALL', lock)
+  for i = 1, #all, 2 do
+    if string.sub(all[i], 1, 1) ~= ':' then latest = math.max(latest, tonumber(string.match(all[i + 1], '^%d+'))) end
+  end
+  redis.call('HSET', lock, ':latest', whole(latest))
+  redis.call('PEXPIREAT', lock, whole(latest))
+end
+
 local function remove_holder(id, record)
-  local _, _, _, mode, state = holder_fields(record)
+  local expiry, _, _, mode, state = holder_fields(record)
   redis.call('HDEL', lock, id)
   if bars(mode, state) then redis.call('HINCRBY', lock, ':bars', -1) end
-  if holder_count() == 0 then redis.call('DEL', lock) end
+  local left = holder_count()
+  if left == 0 then
+    redis.call('DEL', lock)
+  elseif left <= few_holders and tonumber(expiry) >= tonumber(redis.call('HGET', lock, ':latest')) then
+    set_latest_right()
+  end
 end
 
 -- What has lapsed goes. Looks at all holders only when one may have.
