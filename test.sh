@@ -50,7 +50,7 @@ readonly -a source_folders=(include src cli gateway examples sim bench tests)
 packages=(
   g++ cmake ninja-build ccache
   clang libclang-rt-14-dev clang-format
-  libgtest-dev libgmock-dev libexpected-dev liblmdb-dev
+  libgtest-dev libgmock-dev libexpected-dev liblmdb-dev liblua5.1-0-dev
   libhiredis-dev libssl-dev openssl redis-tools
   python3 pkg-config util-linux
 )

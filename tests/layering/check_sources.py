@@ -42,8 +42,10 @@ LAYERS = {
     "cli": {"include", "std", "system"},
     "gateway": {"include", "std", "system", "boost"},
     "examples": {"include", "std", "system"},
-    # The simulator runs two stores: the reference, and the rules of the embedded one without its disk and kernel.
-    "sim": {"core", "runtime", "backend_api", "base", "include", "backends/memory", "backends/local", "std", "system", "tl"},
+    # The simulator runs three stores: the reference, the rules of the embedded one without its disk and kernel, and the
+    # scripts of Redis in a Redis of its own.
+    "sim": {"core", "runtime", "backend_api", "base", "include", "backends/memory", "backends/local", "backends/redis",
+            "std", "system", "tl"},
     # The outermost folders: nothing of ours includes them, so they may look at everything.
     "bench": {"*"},
     "tests": {"*"},
@@ -53,8 +55,14 @@ BACKEND_LAYER = {"backend_api", "base", "net", "include", "std", "system", "tl"}
 BACKEND_LIBRARIES = {"memory": set(), "local": {"lmdb"}}
 # Backends never see each other, but for this one, which is made of the other.
 BACKEND_COMPOSITION = {"redlock": {"backends/redis"}}
-# Base knows no locks, but it is the home of clocks: it defines the public lease_clock.
-FILE_EXTRAS = {"src/base/lease_clock.cpp": {"include"}, "src/base/lease_clock_test.cpp": {"include"}}
+# Base knows no locks, but it is the home of clocks: it defines the public lease_clock. The
+# simulator's Redis runs scripts with Lua, which is seen by two files.
+FILE_EXTRAS = {
+    "src/base/lease_clock.cpp": {"include"},
+    "src/base/lease_clock_test.cpp": {"include"},
+    "sim/redis/lua_values.cpp": {"lua"},
+    "sim/redis/script_host.cpp": {"lua"},
+}
 # What the tests beside a layer's sources may include on top of what the layer may.
 TEST_EXTRAS = {"gtest", "gmock", "backends/memory", "system"}
 LAYERS_WITHOUT_MEMORY_BACKEND_IN_TESTS = {"base", "net", "backend_api", "core", "fence"}
