@@ -156,14 +156,15 @@ scan_options parse_scan_options(arguments options) {
   return parsed;
 }
 
-bool is_cursor(std::string_view text) {
+std::optional<std::uint64_t> parse_cursor(std::string_view text) {
   const std::string terminated(text);
   char* stopped = nullptr;
   errno = 0;
-  (void)std::strtoul(terminated.c_str(), &stopped, 10);
+  const auto cursor = std::strtoull(terminated.c_str(), &stopped, 10);
   const bool space =
-      !text.empty() && (text.front() == ' ' || (text.front() >= '\t' && text.front() <= '\r'));
-  return !space && *stopped == '\0' && errno != ERANGE;
+      text.starts_with(' ') || (!text.empty() && text.front() >= '\t' && text.front() <= '\r');
+  if (space || *stopped != '\0' || errno == ERANGE) return std::nullopt;
+  return cursor;
 }
 
 std::string lower_case(std::string_view text) {
@@ -176,12 +177,13 @@ std::string lower_case(std::string_view text) {
 
 // Everything is on the first page; whoever asks for another one has come to the end.
 reply scan(command_context& here, arguments given) {
-  if (!is_cursor(given[1])) return error_reply("ERR invalid cursor");
+  const auto cursor = parse_cursor(given[1]);
+  if (!cursor.has_value()) return error_reply("ERR invalid cursor");
   const auto options = parse_scan_options(given.subspan(2));
   if (options.refused.has_value()) return *options.refused;
 
   auto page = array_reply();
-  if (given[1] == "0") {
+  if (*cursor == 0) {
     const auto type = lower_case(options.type.value_or(std::string_view{}));
     for (auto& key : here.keys.sorted_keys()) {
       if (options.pattern.has_value() && !matches_glob(*options.pattern, key)) continue;
