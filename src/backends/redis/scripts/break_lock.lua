@@ -20,7 +20,8 @@ local function break_one(value)
   if at_once then
     if not serve(kind) then redis.call('DEL', lock) end
   else
-    hold('sp1 ' .. kind .. ' ' .. string.rep('0', 32), first, last, 't', since, 0, '0 0 - - ', redis.call('PTTL', lock))
+    hold('sp1 ' .. kind .. ' ' .. string.rep('0', 32), first, last, 't', since, 0, '0 0 - - ',
+      math.max(redis.call('PTTL', lock), 1))
   end
   tell_change()
   return 1
