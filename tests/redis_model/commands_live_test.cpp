@@ -1,11 +1,11 @@
 #include "base/random.hpp"
 #include "tests/redis_model/random_commands.hpp"
 #include "tests/redis_model/redis_pair.hpp"
+#include "tests/redis_model/seeds.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 namespace sallyport::redis_model {
@@ -14,12 +14,6 @@ namespace {
 constexpr int commands_a_seed = 4000;
 constexpr int commands_between_looks = 250;
 constexpr std::uint64_t usual_seeds = 8;
-
-/// More of them when a developer asks: SALLYPORT_TEST_SEEDS=1000.
-std::uint64_t seeds() {
-  const char* const wanted = std::getenv("SALLYPORT_TEST_SEEDS");
-  return wanted == nullptr ? usual_seeds : std::strtoull(wanted, nullptr, 10);
-}
 
 void change_subscriptions(redis_pair& both, base::random& luck) {
   const std::string channel = luck.chance(0.5) ? "news" : "other";
@@ -47,7 +41,7 @@ bool run_seed(redis_pair& both, std::uint64_t seed) {
 
 TEST(MemoryRedisCommands, AnswerLikeARealServer) {
   redis_pair both;
-  for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(usual_seeds); ++seed) {
     ASSERT_TRUE(run_seed(both, seed))
         << "seed " << seed << ": " << both.difference() << "\nbefore:\n"
         << both.trace();

@@ -72,6 +72,9 @@ void put_in_order(reply& answer, order how) {
       }
       return;
     }
+    case order::who:
+      if (elements.size() > 3) put_in_order(elements[3], order::pairs);
+      return;
     case order::scan:
       if (elements.size() == 2) put_in_order(elements[1], order::items);
       return;

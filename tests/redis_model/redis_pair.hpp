@@ -22,7 +22,8 @@ using backends::redis::reply;
 using words = std::vector<std::string>;
 
 /// What real Redis leaves open, and so has to be put in order before two answers are compared.
-enum class order { exact, pairs, items, scan };
+/// who: the fields of a hash, in the fourth place of what the script of that name answers.
+enum class order { exact, pairs, items, scan, who };
 
 /// The order of a command's answer, by its name.
 order order_of(std::string_view command);

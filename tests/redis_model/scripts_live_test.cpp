@@ -1,0 +1,71 @@
+#include "base/random.hpp"
+#include "tests/redis_model/random_locks.hpp"
+#include "tests/redis_model/redis_pair.hpp"
+#include "tests/redis_model/seeds.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace sallyport::redis_model {
+namespace {
+
+constexpr int requests_a_seed = 1500;
+constexpr int requests_between_looks = 50;
+constexpr std::uint64_t usual_seeds = 8;
+
+/// False: the two differ, or (`undisturbed`) a script failed that nobody gave a reason to.
+bool ask(redis_pair& both, random_locks& make, bool undisturbed) {
+  const auto call = make.next();
+  const auto how = call.script->name == "who" ? order::who : order::exact;
+  auto answer = both.execute(words_of(call, false), how);
+  if (answer.has_value() && answer->error_word() == "NOSCRIPT") {
+    answer = both.execute(words_of(call, true), how);
+  }
+  if (!answer.has_value()) return false;
+  make.learn(*answer);
+  if (undisturbed && answer->is_error()) {
+    ADD_FAILURE() << call.script->name << ": " << answer->text;
+    return false;
+  }
+  return true;
+}
+
+void change_subscriptions(redis_pair& both, random_locks& make, bool sharded, bool mostly_on) {
+  const auto channel = make.channel();
+  if (both.subscribed(channel, sharded)) {
+    if (!mostly_on) both.unsubscribe(channel, sharded);
+  } else {
+    both.subscribe(channel, sharded);
+  }
+}
+
+bool run_seed(redis_pair& both, std::uint64_t seed) {
+  base::random luck(seed);
+  const bool cluster = luck.chance(0.3);
+  // By seed everybody who waits is heard, or some, or hardly anybody; and there are others, or not.
+  const double listening = luck.unit();
+  const double interference = luck.chance(0.5) ? 0.03 : 0;
+  random_locks make(luck, cluster);
+  both.reset();
+  for (int i = 0; i < requests_a_seed; ++i) {
+    if (luck.chance(0.3)) both.move_clock(make.step());
+    if (luck.chance(0.05)) change_subscriptions(both, make, cluster, luck.chance(listening));
+    if (luck.chance(interference) && !both.execute(make.interference()).has_value()) return false;
+    if (!ask(both, make, interference == 0)) return false;
+    if (i % requests_between_looks == 0 && !both.compare_keys()) return false;
+  }
+  return both.compare_keys();
+}
+
+TEST(MemoryRedisScripts, AnswerLikeOnARealServer) {
+  redis_pair both;
+  for (std::uint64_t seed = 1; seed <= seeds(usual_seeds); ++seed) {
+    ASSERT_TRUE(run_seed(both, seed))
+        << "seed " << seed << ": " << both.difference() << "\nbefore:\n"
+        << both.trace();
+  }
+}
+
+}  // namespace
+}  // namespace sallyport::redis_model
