@@ -72,11 +72,11 @@ void redis_sentinel_group::start_sentinel() {
 }
 
 /// By default they publish every 2 s, ask servers every 10 s, and do nothing for 30 s after a pause
-/// of their own that a busy machine may cause.
+/// of their own that a busy machine may cause. Not their pings: a replica is good for a failover
+/// only if it was asked within five of these periods, and without a master it is asked once a second.
 void redis_sentinel_group::hurry(const redis_server& sentinel) const {
   (void)sentinel.command({"SENTINEL", "DEBUG", "INFO-PERIOD", "100", "PUBLISH-PERIOD", "100",
-                          "PING-PERIOD", "100", "ASK-PERIOD", "100", "TILT-TRIGGER", "60000",
-                          "MIN-LINK-RECONNECT-PERIOD", "200"});
+                          "ASK-PERIOD", "100", "TILT-TRIGGER", "60000"});
 }
 
 bool redis_sentinel_group::all_know_each_other() {
@@ -139,10 +139,12 @@ redis_server& redis_sentinel_group::fail_over(how taken_away) {
       old.pause();
       break;
   }
-  const bool done = eventually([&] {
+  const auto elected = [&] {
     const std::uint16_t port = current_master_port();
     return port != 0 && port != old_port && server_with_port(port).probe().info("role") == "master";
-  });
+  };
+  // When two sentinels stand for election at once, nobody may win, and the next one is a while off.
+  const bool done = eventually(elected, patience + 4 * options_.failover_timeout);
   if (!done) fail("the sentinels made no other master");
   return old;
 }

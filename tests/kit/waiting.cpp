@@ -9,13 +9,21 @@ namespace {
 
 constexpr std::chrono::milliseconds longest_nap{10};
 
+bool holds_now(const std::function<bool()>& holds) {
+  try {
+    return holds();
+  } catch (const kit_error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 bool eventually(const std::function<bool()>& holds, lease_clock::duration within) {
   const auto give_up = lease_clock::now() + within;
   // Short naps at first, because most things are there at once.
   for (std::chrono::milliseconds nap{1};; nap = std::min(2 * nap, longest_nap)) {
-    if (holds()) return true;
+    if (holds_now(holds)) return true;
     if (lease_clock::now() >= give_up) return false;
     ::poll(nullptr, 0, static_cast<int>(nap.count()));
   }

@@ -21,7 +21,8 @@ class kit_error : public std::runtime_error {
 /// wait that long.
 inline constexpr std::chrono::seconds patience{20};
 
-/// Asks until the answer is true; false when `within` has passed.
+/// Asks until the answer is true; false when `within` has passed. A kit_error that `holds` throws
+/// means "not yet": servers that change their role close connections.
 [[nodiscard]] bool eventually(const std::function<bool()>& holds,
                               lease_clock::duration within = patience);
 
