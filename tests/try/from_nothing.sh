@@ -25,4 +25,10 @@ output=$(echo "from stdin" | "$source_folder/try.sh" run "my lock" -- \
 ((status == 7)) || fail "the exit code is $status, not 7"
 [[ $output == "a  b|from stdin|$folder|"* ]] || fail "the command printed '$output'"
 [[ -d $folder/try/store ]] || fail "there is no store in the build folder"
+
+# Client libraries belong to modules, and none is built here: a stranger need not have them.
+if grep -iE '(openssl|hiredis|grpc|postgresql|mariadb)' "$folder/try/CMakeCache.txt"; then
+  fail "try.sh looked for the libraries of modules"
+fi
+[[ -z $(find "$folder/try" -name 'sallyport_*.so') ]] || fail "try.sh built modules"
 echo "ok"
