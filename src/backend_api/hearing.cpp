@@ -57,6 +57,11 @@ void hearing::switch_attention(bool on) {
                   0);
 }
 
+std::size_t hearing::blocked() {
+  const base::mutex_lock lock(mutex_);
+  return blocked_;
+}
+
 std::size_t hearing::switches() {
   const base::mutex_lock lock(mutex_);
   return switches_;

@@ -63,6 +63,8 @@ class hearing final : private drive_waker {
   /// As backend::attend.
   void attend() SALLYPORT_EXCLUDES(mutex_);
 
+  /// How many callers are inside drive(); for tests.
+  [[nodiscard]] std::size_t blocked() SALLYPORT_EXCLUDES(mutex_);
   /// How often attention was switched on or off; for tests and tuning.
   [[nodiscard]] std::size_t switches() SALLYPORT_EXCLUDES(mutex_);
 
