@@ -13,4 +13,9 @@ namespace sallyport::bench {
 /// The command beside flock(1): the whole life of `run NAME -- true`.
 [[nodiscard]] std::vector<program> command_programs();
 
+/// Redis beside raw hiredis loops: locks that nobody else wants.
+[[nodiscard]] std::vector<program> redis_alone_programs();
+/// Redis beside PING: one lock that many want.
+[[nodiscard]] std::vector<program> redis_contended_programs();
+
 }  // namespace sallyport::bench
