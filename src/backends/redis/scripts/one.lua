@@ -6,10 +6,10 @@ local function hold(head, first, last, state, since, locals, card, ttl_ms)
 end
 
 -- The lock is free: gives it to the first live waiter. Says who that was and its last token, or nil. The asker itself
--- is told, not granted: it is here, and gets its whole lease.
-local function serve(kind, asker)
+-- is told, not granted: it is here, and gets its whole lease. `popped`: who was taken off the queue already.
+local function serve(kind, asker, popped)
   local now
-  local popped = redis.call('ZPOPMIN', queue)
+  popped = popped or redis.call('ZPOPMIN', queue)
   while popped[1] do
     local id = popped[1]
     local ticket = redis.call('HGET', waiters, id)
