@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <csignal>
 #include <fcntl.h>
 #include <fstream>
 #include <grp.h>
 #include <poll.h>
-#include <signal.h>
 #include <string_view>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -41,7 +40,7 @@ struct prepared_child {
 [[noreturn]] void become(const prepared_child& child) {
   sigset_t none;
   ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
   if (::dup2(child.input, STDIN_FILENO) < 0 || ::dup2(child.output, STDOUT_FILENO) < 0 ||
       ::dup2(child.output, STDERR_FILENO) < 0 || ::chdir(child.folder) != 0) {
     give_up(child);
@@ -107,7 +106,7 @@ child_process::child_process(child_options options) : options_(std::move(options
       ::open(options_.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)};
   int complaint[2] = {-1, -1};
   if (input.get() < 0 || output.get() < 0 || ::pipe2(complaint, O_CLOEXEC) != 0) {
-    throw kit_error("cannot open what " + options_.program + " needs: " + std::strerror(errno));
+    throw kit_error("cannot open what " + options_.program + " needs: " + error_text(errno));
   }
   const descriptor reading{complaint[0]};
   descriptor writing{complaint[1]};
@@ -135,7 +134,7 @@ child_process::child_process(child_options options) : options_(std::move(options
   int why = 0;
   if (::read(reading.get(), &why, sizeof why) > 0) {
     ::waitpid(pid_, nullptr, 0);
-    throw kit_error("cannot start " + options_.program + ": " + std::strerror(why));
+    throw kit_error("cannot start " + options_.program + ": " + error_text(why));
   }
   // glibc 2.36 declares pidfd_open for C only.
   handle_ = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
-#include <cstring>
 #include <future>
 #include <map>
 #include <netinet/in.h>
@@ -40,7 +39,7 @@ int listen_on(std::uint16_t port) {
       ::listen(listener, SOMAXCONN) != 0) {
     const int why = errno;
     ::close(listener);
-    throw kit_error("the proxy cannot listen: " + std::string{std::strerror(why)});
+    throw kit_error("the proxy cannot listen: " + error_text(why));
   }
   return listener;
 }

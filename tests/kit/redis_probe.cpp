@@ -120,7 +120,7 @@ redis_probe::redis_probe(const redis_address& address, lease_clock::duration wit
     : name_(name_of(address)),
       socket_(connect_to(address)),
       reader_(::redisReaderCreate(), [](redisReader* reader) { ::redisReaderFree(reader); }) {
-  if (socket_ < 0) fail(std::string{"cannot connect: "} + std::strerror(errno));
+  if (socket_ < 0) fail("cannot connect: " + error_text(errno));
   if (address.password.empty()) return;
   words login{"AUTH"};
   if (!address.user.empty()) login.push_back(address.user);
@@ -175,7 +175,7 @@ void redis_probe::send(const words& command) {
     const ssize_t took =
         ::send(socket_, request.data() + sent, request.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (took < 0 && errno != EAGAIN && errno != EINTR) {
-      fail(command.front() + ": cannot send: " + std::strerror(errno));
+      fail(command.front() + ": cannot send: " + error_text(errno));
     }
     if (took > 0) sent += static_cast<std::size_t>(took);
   }
@@ -201,7 +201,7 @@ bool redis_probe::read_some(lease_clock::time_point give_up) {
   std::array<char, 16'384> buffer;
   const ssize_t got = ::recv(socket_, buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  if (got < 0) fail(std::string{"cannot read: "} + std::strerror(errno));
+  if (got < 0) fail("cannot read: " + error_text(errno));
   if (got == 0) fail("closed the connection");
   ::redisReaderFeed(reader_.get(), buffer.data(), static_cast<std::size_t>(got));
   return true;

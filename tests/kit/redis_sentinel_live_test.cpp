@@ -20,6 +20,10 @@ TEST(RedisSentinel, AgreesOnTheMasterAndOnAnotherWhenItIsKilled) {
   old.start();
   group.wait_until_replica(old);
   EXPECT_EQ(old.command({"GET", "a"}).text, "b");
+
+  const std::uint16_t second = group.current_master_port();
+  for (std::size_t i = 0; i < group.sentinels(); ++i) group.sentinel(i).restart();
+  EXPECT_EQ(group.current_master_port(), second);
 }
 
 TEST(RedisSentinel, LeavesAPausedMasterBehind) {

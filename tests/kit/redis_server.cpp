@@ -155,6 +155,7 @@ void redis_server::wait_until_ready() {
 
 void redis_server::stop(bool saving) {
   if (!running()) return;
+  process_->resume();  // one that stands still does not hear the command
   try {
     redis_probe last{address_};
     // NOW and FORCE: neither replicas that lag nor a disk that failed hold it up.

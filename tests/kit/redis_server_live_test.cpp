@@ -87,6 +87,15 @@ TEST(RedisServer, StandsStillWhilePaused) {
   EXPECT_EQ(probe.receive().text, "PONG");
 }
 
+TEST(RedisServer, IsStoppedAlsoWhenPaused) {
+  redis_server server;
+  server.pause();
+
+  server.restart();
+
+  EXPECT_EQ(server.command({"PING"}).text, "PONG");
+}
+
 TEST(RedisServer, FollowsAMaster) {
   const redis_server master;
   const redis_server replica{{.replica_of = master.port()}};

@@ -3,7 +3,6 @@
 #include "tests/kit/shifted_clock/clock_page.hpp"
 
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -27,7 +26,7 @@ shifted_clock::shifted_clock() {
   }
   const int why = errno;
   if (file >= 0) ::close(file);
-  if (mapped == MAP_FAILED) throw kit_error("cannot map " + path + ": " + std::strerror(why));
+  if (mapped == MAP_FAILED) throw kit_error("cannot map " + path + ": " + error_text(why));
   page_ = static_cast<clock_page*>(mapped);
 }
 

@@ -2,8 +2,8 @@
 
 #include "tests/kit/waiting.hpp"
 
+#include <cstdlib>
 #include <filesystem>
-#include <stdlib.h>
 #include <string>
 #include <system_error>
 

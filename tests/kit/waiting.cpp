@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <poll.h>
+#include <system_error>
 
 namespace sallyport::kit {
 
@@ -28,6 +29,8 @@ bool eventually(const std::function<bool()>& holds, lease_clock::duration within
     ::poll(nullptr, 0, static_cast<int>(nap.count()));
   }
 }
+
+std::string error_text(int number) { return std::generic_category().message(number); }
 
 int milliseconds_until(lease_clock::time_point when) {
   constexpr std::chrono::milliseconds most{std::chrono::hours{1}};

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <stdexcept>
+#include <string>
 
 /// Real servers for live tests and benchmarks: started, looked at from outside, hurt, and gone with
 /// the objects that stand for them. What does not work is thrown as kit_error.
@@ -25,6 +26,9 @@ inline constexpr std::chrono::seconds patience{20};
 /// means "not yet": servers that change their role close connections.
 [[nodiscard]] bool eventually(const std::function<bool()>& holds,
                               lease_clock::duration within = patience);
+
+/// What an errno means.
+[[nodiscard]] std::string error_text(int number);
 
 /// What is left until `when`, for poll(2): 0 when it has passed, never rounded down to it.
 [[nodiscard]] int milliseconds_until(lease_clock::time_point when);

@@ -4,12 +4,12 @@
 
 #include "tests/kit/shifted_clock/clock_page.hpp"
 
+#include <cstdlib>
+#include <ctime>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 namespace {
@@ -22,7 +22,9 @@ const clock_page* page = nullptr;
 
 /// Until this has run, the clock is the real one.
 __attribute__((constructor)) void map_page() {
-  const char* path = ::getenv(sallyport::kit::clock_page_variable);
+  // No other thread is there yet.
+  const char* path =
+      ::getenv(sallyport::kit::clock_page_variable);  // NOLINT(concurrency-mt-unsafe)
   if (path == nullptr) return;
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) ::_exit(126);  // a test must not run on with the wrong clock
