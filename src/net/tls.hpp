@@ -15,11 +15,11 @@ struct tls_settings {
   bool on = false;
   /// False: encrypted, but anybody may be at the other end. For tests.
   bool verify = true;
-  std::string ca_file;           ///< PEM; empty: the system's store
-  std::string certificate_file;  ///< PEM with the chain, our own; empty: none
-  std::string key_file;          ///< PEM; empty: in certificate_file
+  std::string ca_file = {};           ///< PEM; empty: the system's store
+  std::string certificate_file = {};  ///< PEM with the chain, our own; empty: none
+  std::string key_file = {};          ///< PEM; empty: in certificate_file
   /// The name or address that the server's certificate must show; empty: the endpoint's host
-  std::string server_name;
+  std::string server_name = {};
 
   friend bool operator==(const tls_settings&, const tls_settings&) = default;
 };

@@ -90,11 +90,14 @@ void connection::put_in_flight(std::unique_ptr<exchange> what, script_form form)
 }
 
 void connection::send_waiting() {
-  while (up_ && !waiting_.empty() && room_in_flight()) {
-    waiting_bytes_ -= waiting_.front()->command.arguments.size();
-    put_in_flight(std::move(waiting_.front()), script_form::by_name);
-    waiting_.pop_front();
-  }
+  do {
+    while (up_ && !waiting_.empty() && room_in_flight()) {
+      waiting_bytes_ -= waiting_.front()->command.arguments.size();
+      put_in_flight(std::move(waiting_.front()), script_form::by_name);
+      waiting_.pop_front();
+    }
+    flush();
+  } while (up_ && !broken_ && !watching_output_ && !waiting_.empty() && room_in_flight());
 }
 
 void connection::flush() {
@@ -270,7 +273,6 @@ void connection::link_up() {
   if (const std::shared_ptr<owner> whose = owner_.lock()) whose->connected();
   const base::mutex_lock lock(mutex_);
   send_waiting();
-  flush();
 }
 
 void connection::link_down(const base::failure& why, bool was_up) {
@@ -324,7 +326,6 @@ void connection::finish_batch() {
   const base::mutex_lock lock(mutex_);
   busy_ = false;
   send_waiting();
-  flush();
 }
 
 bool connection::dispatch() {

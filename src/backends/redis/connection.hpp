@@ -56,11 +56,11 @@ class exchange {
 class connection final : public link::user, public std::enable_shared_from_this<connection> {
  public:
   struct settings {
-    net::endpoint where;
-    net::tls_settings tls;
-    std::string user;
-    std::string password;
-    std::string client_name;
+    net::endpoint where = {};
+    net::tls_settings tls = {};
+    std::string user = {};
+    std::string password = {};
+    std::string client_name = {};
     int database = 0;
     duration connect_timeout = std::chrono::seconds{2};
     /// What may wait for a connection or for the peer to read; more is answered `unavailable`.
@@ -149,6 +149,7 @@ class connection final : public link::user, public std::enable_shared_from_this<
 
   void put_in_flight(std::unique_ptr<exchange> what, script_form form) SALLYPORT_REQUIRES(mutex_);
   [[nodiscard]] bool room_in_flight() SALLYPORT_REQUIRES(mutex_);
+  /// Writes what is in the buffer and what waits, as far as there is room.
   void send_waiting() SALLYPORT_REQUIRES(mutex_);
   void flush() SALLYPORT_REQUIRES(mutex_);
   void expect_by(time_point when) SALLYPORT_REQUIRES(mutex_);

@@ -290,9 +290,9 @@ base::result<std::monostate> link::judge_greeting() {
   if (const auto why = refused(settings_.database != 0, "the database"))
     return tl::unexpected(*why);
   if (index < prelude_count_) {
-    const std::string_view word = said_[index].error_word();
     // The name is for people who look at the server; a user without the right to set it may lock.
-    if (!word.empty() && word != "NOPERM" && word != "ERR") {
+    if (said_[index].is_error() && said_[index].error_word() != "NOPERM" &&
+        said_[index].text.find("unknown") == std::string::npos) {
       return tl::unexpected(unavailable("it refused: " + said_[index].text));
     }
   }

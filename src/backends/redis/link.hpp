@@ -28,11 +28,11 @@ using backend_api::time_point;
 
 /// Where a server is and how to log in.
 struct link_settings {
-  net::endpoint where;
-  net::tls_settings tls;
-  std::string user;      ///< empty: the default user
-  std::string password;  ///< empty: no AUTH. Never in a message.
-  std::string client_name;
+  net::endpoint where = {};
+  net::tls_settings tls = {};
+  std::string user = {};      ///< empty: the default user
+  std::string password = {};  ///< empty: no AUTH. Never in a message.
+  std::string client_name = {};
   int database = 0;
   duration connect_timeout{};
 };

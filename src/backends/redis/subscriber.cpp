@@ -170,6 +170,10 @@ bool subscriber::take_replies() {
     const base::mutex_lock lock(mutex_);
     busy_ = false;
     heard_ = heard_ || heard;
+    if (heard && std::exchange(pinged_, false)) {
+      look_at_ = lease_clock::now() + ping_interval_;
+      link_->alarm(look_at_);
+    }
     flush();
   }
   return true;

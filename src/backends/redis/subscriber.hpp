@@ -26,11 +26,11 @@ namespace sallyport::backends::redis {
 class subscriber final : public link::user, public std::enable_shared_from_this<subscriber> {
  public:
   struct settings {
-    net::endpoint where;
-    net::tls_settings tls;
-    std::string user;
-    std::string password;
-    std::string client_name;
+    net::endpoint where = {};
+    net::tls_settings tls = {};
+    std::string user = {};
+    std::string password = {};
+    std::string client_name = {};
     int database = 0;
     duration connect_timeout = std::chrono::seconds{2};
     /// Nothing heard for so long: ask.
