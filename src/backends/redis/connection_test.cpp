@@ -327,12 +327,12 @@ TEST_F(Connection, SendsInOneGoWhatIsAskedWhileItTellsReplies) {
 
 TEST_F(Connection, KeepsTenThousandInStep) {
   connect();
-  constexpr int count = 10'000;
+  constexpr std::size_t count = 10'000;
   std::vector<std::shared_ptr<ending>> all;
   std::string sent;
   std::string said;
   all.reserve(count);
-  for (int i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     const std::string word = "N" + std::to_string(i);
     all.push_back(send(word));
     sent += wire(word);
@@ -344,7 +344,7 @@ TEST_F(Connection, KeepsTenThousandInStep) {
   server_.say(said);
 
   ASSERT_TRUE(run([&] { return all.back()->times == 1; }));
-  for (int i = 0; i < count; ++i) ASSERT_TRUE(all[i]->replied("N" + std::to_string(i))) << i;
+  for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(all[i]->replied("N" + std::to_string(i))) << i;
 }
 
 TEST_F(Connection, WritesWhatAPeerIsSlowToRead) {
