@@ -126,6 +126,11 @@ def is_kit_for_bench(path, target_path):
     return path.startswith("bench/") and target_path.startswith("tests/kit/")
 
 
+def is_kit_for_live_test(path, target_path):
+    """Tests that need a server stand beside their sources, too."""
+    return is_live_test(path) and target_path.startswith("tests/kit/")
+
+
 def is_test_beside_sources(path):
     return is_test(path) and not path.startswith("tests/")
 
@@ -295,6 +300,8 @@ def check_includes(path, source, files):
                 continue
         else:
             target = library_of(angled)
+        if quoted and is_kit_for_live_test(path, target_path):
+            continue
         if not may_include(path, target):
             yield Violation(path, line, "include", f"{layer} may not include {target} ({quoted or angled})")
         elif layer == "core" and not is_test(path) and angled in IMPURE_STD_HEADERS:

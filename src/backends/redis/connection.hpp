@@ -79,7 +79,7 @@ class connection final : public link::user, public std::enable_shared_from_this<
 
     /// Said after logging in and before everything else; each has one reply.
     virtual std::vector<wire_command> greeting() = 0;
-    /// A failure ends the attempt ("this is a replica"); its detail is told to those who wait.
+    /// A failure ends the attempt ("this is a replica"); those who wait are answered with it.
     virtual base::result<std::monostate> greeted(const std::vector<reply>& said) = 0;
     virtual void connected() = 0;
     /// The connection was lost, or an attempt failed. The next attempt follows by itself.

@@ -301,7 +301,9 @@ base::result<std::monostate> link::judge_greeting() {
   if (!whose) return std::monostate{};
   auto verdict = whose->link_greeted(said_);
   said_.clear();
-  if (!verdict) return tl::unexpected(unavailable(verdict.error().detail));
+  if (!verdict) {
+    return base::fail(verdict.error().code, describe() + ": " + verdict.error().detail);
+  }
   return verdict;
 }
 
