@@ -84,6 +84,11 @@ class backend {
   [[nodiscard]] virtual const sallyport::capabilities& capabilities() const = 0;
 
   virtual void acquire(const acquire_request& request) = 0;
+  /// Several at once, in this order: the heartbeats of many waiters fall together. A store that can
+  /// take them in one command does.
+  virtual void acquire_all(std::span<const acquire_request> batch) {
+    for (const acquire_request& each : batch) acquire(each);
+  }
   /// All due renewals of a client at once; at most max_renewals_per_batch.
   virtual void renew(std::span<const renew_request> batch) = 0;
   virtual void release(const leave_request& request) = 0;

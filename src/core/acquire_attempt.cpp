@@ -21,6 +21,13 @@ constexpr duration longest_pause = std::chrono::seconds{1};
 /// Between two questions of a waiter, whatever the store says.
 constexpr duration shortest_wait = std::chrono::milliseconds{1};
 
+/// The heartbeats of a client's waiters fall on a common grid, so that thousands of them wake the
+/// watchdog a few times a second and travel together. Rounding down makes them early, never late.
+time_point on_heartbeat_grid(time_point when, duration heartbeat) {
+  const duration step = std::max(heartbeat / 8, duration{1});
+  return time_point{when.time_since_epoch() / step * step};
+}
+
 bool transient(const base::failure& why) {
   return why.code == errc::unavailable || why.code == errc::outcome_unknown;
 }
@@ -131,10 +138,13 @@ void acquire_attempt::wait_for_news(const waiting& answer, time_point sent, time
   // its way.
   if (now >= proven_at_ + times_.claim_window - times_.margin) doubt_notices_ = true;
   proven_at_ = sent;
-  wake_at_ =
-      base::planted(base::defect::no_reread_after_lost_notice)
-          ? time_point::max()
-          : now + std::max(shortest_wait, std::min(answer.ask_again_after, times_.heartbeat));
+  if (base::planted(base::defect::no_reread_after_lost_notice)) {
+    wake_at_ = time_point::max();
+  } else if (answer.ask_again_after < times_.heartbeat) {
+    wake_at_ = now + std::max(shortest_wait, answer.ask_again_after);
+  } else {
+    wake_at_ = on_heartbeat_grid(now + times_.heartbeat, times_.heartbeat);
+  }
 }
 
 attempt_actions acquire_attempt::win_or_claim(const attempt_won& prize, time_point now) {

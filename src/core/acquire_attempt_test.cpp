@@ -23,6 +23,8 @@ using backend_api::token_block;
 using backend_api::waiting;
 
 constexpr time_point at(duration since_start) { return time_point{1'000h} + since_start; }
+/// Of a waiter that was told to wait at(100ms): on the grid that a client's waiters share.
+constexpr time_point first_heartbeat = at(1s);
 
 constexpr token_block tokens{fencing_token{7}, fencing_token{9}};
 constexpr token_block newer_tokens{fencing_token{17}, fencing_token{19}};
@@ -194,7 +196,7 @@ TEST_F(AcquireAttempt, WaitsWhenQueued) {
   EXPECT_EQ(answered(still_waiting(), at(100ms)), "nothing");
 
   EXPECT_FALSE(machine_.request_under_way());
-  EXPECT_EQ(machine_.wake_at(), at(1'100ms));
+  EXPECT_EQ(machine_.wake_at(), first_heartbeat);
 }
 
 TEST_F(AcquireAttempt, AsksAgainEarlierWhenTheStoreSaysSo) {
@@ -370,10 +372,22 @@ TEST_F(AcquireAttempt, DoesNotAskTwiceForAReconnectOrATimerWhileAsking) {
 TEST_F(AcquireAttempt, AsksAgainAtItsHeartbeat) {
   reach_waiting();
 
-  EXPECT_EQ(timer(at(1'100ms) - 1ns), "nothing");
-  EXPECT_EQ(timer(at(1'100ms)), "ask");
+  EXPECT_EQ(timer(first_heartbeat - 1ns), "nothing");
+  EXPECT_EQ(timer(first_heartbeat), "ask");
 
-  EXPECT_EQ(machine_.sent_at(), at(1'100ms));
+  EXPECT_EQ(machine_.sent_at(), first_heartbeat);
+}
+
+TEST_F(AcquireAttempt, AsksTogetherWithThoseWhoBeganToWaitALittleLater) {
+  acquire_attempt other{usual_times(), true};
+  start();
+  static_cast<void>(other.start(at(0s)));
+
+  EXPECT_EQ(answered(still_waiting(), at(10ms)), "nothing");
+  static_cast<void>(other.on_acquire_answered(still_waiting(), at(110ms), 0.5));
+
+  EXPECT_EQ(machine_.wake_at(), other.wake_at());
+  EXPECT_GT(other.wake_at(), at(110ms) + 875ms);
 }
 
 TEST_F(AcquireAttempt, AsksAgainWhenNoticesMayHaveBeenMissed) {
@@ -453,7 +467,7 @@ TEST_F(AcquireAttempt, IgnoresAnAnswerThatNobodyAskedFor) {
 
   EXPECT_EQ(answered(whole_grant(), at(200ms)), "nothing");
   EXPECT_EQ(claimed(renewed{tokens, 30s}, at(200ms)), "nothing");
-  EXPECT_EQ(machine_.wake_at(), at(1'100ms));
+  EXPECT_EQ(machine_.wake_at(), first_heartbeat);
 }
 
 TEST_F(AcquireAttempt, IsAbandonedAtOnceWhileWaiting) {
@@ -552,7 +566,7 @@ TEST_F(AcquireAttempt, IgnoresANoticeWhoseTokensAreNotNewerThanItsProofOfWaiting
 
   EXPECT_EQ(notice(at(200ms)), "nothing");
 
-  EXPECT_EQ(machine_.wake_at(), at(1'100ms));
+  EXPECT_EQ(machine_.wake_at(), first_heartbeat);
 }
 
 TEST_F(AcquireAttempt, TrustsANoticeWhoseTokensAreNewerThanItsProofOfWaiting) {
@@ -601,7 +615,7 @@ TEST_F(AcquireAttempt, WaitsOnAtItsOldPlaceWhenTheClaimWasRefused) {
 
   EXPECT_EQ(claimed(still_waiting(), at(300ms)), "nothing");
 
-  EXPECT_EQ(machine_.wake_at(), at(1'300ms));
+  EXPECT_EQ(machine_.wake_at(), at(1'250ms));
 }
 
 TEST_F(AcquireAttempt, AsksForItsPlaceWhenTheStoreKnowsItNoLonger) {

@@ -1,6 +1,7 @@
 #include "net/pump.hpp"
 
 #include "base/check.hpp"
+#include "base/epoll.hpp"
 #include "net/failure.hpp"
 
 #include <algorithm>
@@ -169,8 +170,7 @@ void pump::run_once(time_point deadline) {
       events;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   timespec room{};
   const int count =
-      ::epoll_pwait2(everything_.number(), events.data(), static_cast<int>(events.size()),
-                     patience_until(deadline, room), nullptr);
+      base::wait_for_events(everything_.number(), events, patience_until(deadline, room));
   if (count <= 0) return;
   bool time_has_come = false;
   for (const epoll_event& each : std::span(events).first(static_cast<std::size_t>(count))) {

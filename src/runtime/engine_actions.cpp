@@ -350,23 +350,13 @@ void engine::perform(outbox& out) {
   }
   // After the withdrawals: who was told "no" and tries again must not meet its own old ticket.
   for (acquire_waiter* caller : out.losers) caller->finished();
-  for (const auto& order : out.acquires) {
-    const core::timing& times = order.spec->times;
-    store_->acquire({.name = order.spec->name,
-                     .kind = order.spec->kind,
-                     .mode = order.spec->mode,
-                     .holder = order.holder,
-                     .lease_length = times.lease_length,
-                     .claim_window = times.claim_window,
-                     .ticket_length = times.ticket_length,
-                     .may_wait = order.may_wait,
-                     .permits = order.spec->permits,
-                     .token_count = order.spec->local_turns,
-                     .local_waiters = order.local_waiters,
-                     .value = order.value,
-                     .answer_by = order.answer_by,
-                     .asked_before = order.asked_before,
-                     .driven = out.driven});
+  if (out.acquires.size() == 1) {
+    store_->acquire(to_request(out.acquires.front(), out.driven));
+  } else if (!out.acquires.empty()) {
+    std::vector<backend_api::acquire_request> batch;
+    batch.reserve(out.acquires.size());
+    for (const auto& order : out.acquires) batch.push_back(to_request(order, out.driven));
+    store_->acquire_all(batch);
   }
   for (std::size_t sent = 0; sent < out.renewals.size();
        sent += backend_api::max_renewals_per_batch) {

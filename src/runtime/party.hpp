@@ -59,7 +59,7 @@ struct party : timer {
   const std::shared_ptr<const lock_spec> spec;
   lane* home = nullptr;  // the local queue it serves; null: a reader, a permit, or detached
   word_waiter* downgrader = nullptr;
-  word_waiter* claimer = nullptr;  // waits for the claim's end, whichever
+  word_waiter* claimer = nullptr;                  // waits for the claim's end, whichever
   time_point acquire_sent_at = time_point::min();  // min: none under way
   time_point renewal_sent_at = time_point::min();
   time_point late_until = time_point::min();  // a request without answer may be executed until then
@@ -137,6 +137,27 @@ struct outbox {
   time_point wake = time_point::max();
   bool driven = false;  // the caller is about to drive the backend
 };
+
+/// The request behind an order; refers to the order.
+[[nodiscard]] inline backend_api::acquire_request to_request(const outbox::acquire_order& order,
+                                                             bool driven) {
+  const core::timing& times = order.spec->times;
+  return {.name = order.spec->name,
+          .kind = order.spec->kind,
+          .mode = order.spec->mode,
+          .holder = order.holder,
+          .lease_length = times.lease_length,
+          .claim_window = times.claim_window,
+          .ticket_length = times.ticket_length,
+          .may_wait = order.may_wait,
+          .permits = order.spec->permits,
+          .token_count = order.spec->local_turns,
+          .local_waiters = order.local_waiters,
+          .value = order.value,
+          .answer_by = order.answer_by,
+          .asked_before = order.asked_before,
+          .driven = driven};
+}
 
 /// The request behind an order; refers to the order's spec.
 [[nodiscard]] inline backend_api::renew_request to_request(const outbox::renew_order& order) {

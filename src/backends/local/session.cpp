@@ -1,5 +1,6 @@
 #include "backends/local/session.hpp"
 
+#include "base/epoll.hpp"
 #include <sallyport/error.hpp>
 #include <sallyport/lease_clock.hpp>
 
@@ -187,8 +188,7 @@ bool session::hear(time_point deadline) {
   std::array<epoll_event, events_at_a_time>
       events;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   const timespec patience = time_until(deadline);
-  const int count = ::epoll_pwait2(everything_.number(), events.data(),
-                                   static_cast<int>(events.size()), &patience, nullptr);
+  const int count = base::wait_for_events(everything_.number(), events, &patience);
   const backend_api::delivery_gate::pass pass(gate_);
   if (!pass.open()) return false;
   if (count <= 0) return true;

@@ -155,7 +155,7 @@ void connection::send(std::unique_ptr<exchange> what) {
       expect_by(what->answer_by);
       if (up_ && waiting_.empty() && room_in_flight()) {
         put_in_flight(std::move(what), script_form::by_name);
-        if (!busy_ && !watching_output_) flush();
+        if (!busy_ && !watching_output_ && gatherings_ == 0) flush();
         return;
       }
       connect = !up_;
@@ -165,6 +165,16 @@ void connection::send(std::unique_ptr<exchange> what) {
   }
   if (connect) link_->want();
   if (what) what->answered(tl::unexpected(std::move(refusal)));
+}
+
+void connection::begin_gathering() {
+  const base::mutex_lock lock(mutex_);
+  ++gatherings_;
+}
+
+void connection::end_gathering() {
+  const base::mutex_lock lock(mutex_);
+  if (--gatherings_ == 0 && up_ && !busy_ && !watching_output_) flush();
 }
 
 // The end of a connection, for now or for good.

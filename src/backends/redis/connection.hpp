@@ -94,6 +94,17 @@ class connection final : public link::user, public std::enable_shared_from_this<
   ~connection() override;
 
   void send(std::unique_ptr<exchange> what) SALLYPORT_EXCLUDES(mutex_);
+  /// While it lives, what is sent gathers; it goes out in one piece when the last one ends.
+  class gathering {
+   public:
+    explicit gathering(connection& whose) : whose_(whose) { whose_.begin_gathering(); }
+    ~gathering() { whose_.end_gathering(); }
+    gathering(const gathering&) = delete;
+    gathering& operator=(const gathering&) = delete;
+
+   private:
+    connection& whose_;
+  };
   /// Connects now, if it is not connected; send() does so by itself.
   void want() { link_->want(); }
   /// The next connection goes there, and the present one ends: what was sent is answered
@@ -147,6 +158,8 @@ class connection final : public link::user, public std::enable_shared_from_this<
 
   using exchanges = std::vector<std::unique_ptr<exchange>>;
 
+  void begin_gathering() SALLYPORT_EXCLUDES(mutex_);
+  void end_gathering() SALLYPORT_EXCLUDES(mutex_);
   void put_in_flight(std::unique_ptr<exchange> what, script_form form) SALLYPORT_REQUIRES(mutex_);
   [[nodiscard]] bool room_in_flight() SALLYPORT_REQUIRES(mutex_);
   /// Writes what is in the buffer and what waits, as far as there is room.
@@ -180,6 +193,7 @@ class connection final : public link::user, public std::enable_shared_from_this<
   bool closed_ SALLYPORT_GUARDED_BY(mutex_) = false;
   bool up_ SALLYPORT_GUARDED_BY(mutex_) = false;
   bool busy_ SALLYPORT_GUARDED_BY(mutex_) = false;  // the pump's thread deals with replies
+  unsigned gatherings_ SALLYPORT_GUARDED_BY(mutex_) = 0;
   bool watching_output_ SALLYPORT_GUARDED_BY(mutex_) = false;
   bool broken_ SALLYPORT_GUARDED_BY(mutex_) = false;  // writing failed; why_broken_ says how
   base::failure why_broken_ SALLYPORT_GUARDED_BY(mutex_);

@@ -344,7 +344,8 @@ TEST_F(Connection, KeepsTenThousandInStep) {
   server_.say(said);
 
   ASSERT_TRUE(run([&] { return all.back()->times == 1; }));
-  for (std::size_t i = 0; i < count; ++i) ASSERT_TRUE(all[i]->replied("N" + std::to_string(i))) << i;
+  for (std::size_t i = 0; i < count; ++i)
+    ASSERT_TRUE(all[i]->replied("N" + std::to_string(i))) << i;
 }
 
 TEST_F(Connection, WritesWhatAPeerIsSlowToRead) {

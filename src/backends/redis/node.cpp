@@ -10,10 +10,10 @@
 namespace sallyport::backends::redis {
 namespace {
 
-constexpr std::array all_scripts{&scripts::acquire,   &scripts::acquire_many, &scripts::break_lock,
-                                 &scripts::downgrade, &scripts::leave,        &scripts::leave_many,
-                                 &scripts::raise,     &scripts::renew,        &scripts::renew_many,
-                                 &scripts::set_value, &scripts::who};
+constexpr std::array all_scripts{&scripts::acquire,    &scripts::acquire_many, &scripts::beat,
+                                 &scripts::break_lock, &scripts::downgrade,    &scripts::leave,
+                                 &scripts::leave_many, &scripts::raise,        &scripts::renew,
+                                 &scripts::renew_many, &scripts::set_value,    &scripts::who};
 
 /// A command whose reply is of no interest: what it is for shows elsewhere.
 class unheeded final : public exchange {

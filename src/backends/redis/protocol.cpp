@@ -243,6 +243,34 @@ wire_command protocol::acquire(const acquire_request& request, bool known) const
   return call;
 }
 
+bool protocol::may_beat(const acquire_request& request) const noexcept {
+  // The keys of one command have to share a slot in a cluster.
+  return !how_.cluster && request.asked_before && request.may_wait && !request.driven &&
+         !has_many_holders(request.kind);
+}
+
+wire_command protocol::beat(std::span<const acquire_request> batch) const {
+  wire_command call = call_of(scripts::beat, 1 + 3 * batch.size());
+  place_of({}).add_counter(call);
+  for (const acquire_request& each : batch) {
+    const lock_place place = place_of(each.name.text());
+    place.add_lock(call);
+    place.add_side(call, "queue");
+    place.add_side(call, "waiters");
+  }
+  for (const acquire_request& each : batch) {
+    const auto id = hex_of(each.holder);
+    const char letter = letter_of(each.kind);
+    call.add({"sp1 ", std::string_view(&letter, 1), " ", view(id)});
+    call.add(view(id));
+    call.add(in_ms(each.ticket_length));
+    call.add(in_ms(each.claim_window));
+    call.add(std::int64_t{std::max(each.token_count, 1U)});
+    call.add(std::int64_t{each.local_waiters});
+  }
+  return call;
+}
+
 wire_command protocol::renew(const renew_request& request) const {
   const bool many = has_many_holders(request.kind);
   const bool draws = request.token_count > 0;

@@ -8,6 +8,7 @@
 #include <sallyport/inspect.hpp>
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -20,6 +21,7 @@ namespace sallyport::backends::redis {
 namespace scripts {
 extern const script_source acquire;
 extern const script_source acquire_many;
+extern const script_source beat;
 extern const script_source break_lock;
 extern const script_source downgrade;
 extern const script_source leave;
@@ -47,6 +49,10 @@ class protocol {
   /// `known`: an earlier request of this contender may have reached the store. An unknown one is
   /// spared the search for itself.
   [[nodiscard]] wire_command acquire(const backend_api::acquire_request& request, bool known) const;
+  /// The heartbeats of several waiters at once. REQUIRES: may_beat() for each.
+  [[nodiscard]] wire_command beat(std::span<const backend_api::acquire_request> batch) const;
+  /// Whether this is the heartbeat of a waiter that can travel with others.
+  [[nodiscard]] bool may_beat(const backend_api::acquire_request& request) const noexcept;
   [[nodiscard]] wire_command renew(const backend_api::renew_request& request) const;
   [[nodiscard]] wire_command leave(const backend_api::leave_request& request, bool withdraw) const;
   [[nodiscard]] wire_command downgrade(const backend_api::renew_request& request) const;

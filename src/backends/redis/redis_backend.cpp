@@ -26,6 +26,9 @@ class redis_client final : public backend_api::backend {
     return session_->capabilities();
   }
   void acquire(const backend_api::acquire_request& request) override { session_->acquire(request); }
+  void acquire_all(std::span<const backend_api::acquire_request> batch) override {
+    session_->acquire_all(batch);
+  }
   void renew(std::span<const renew_request> batch) override { session_->renew(batch); }
   void release(const leave_request& request) override { session_->leave(request, false); }
   void withdraw(const leave_request& request) override { session_->leave(request, true); }

@@ -45,6 +45,8 @@ class session final : public std::enable_shared_from_this<session>,
   [[nodiscard]] const sallyport::capabilities& capabilities() const { return capabilities_; }
 
   void acquire(const backend_api::acquire_request& request);
+  /// Heartbeats among them travel in one command.
+  void acquire_all(std::span<const backend_api::acquire_request> batch);
   void renew(std::span<const backend_api::renew_request> batch);
   void leave(const backend_api::leave_request& request, bool withdraw);
   void downgrade(const backend_api::renew_request& request);
@@ -76,11 +78,14 @@ class session final : public std::enable_shared_from_this<session>,
 
   /// How long list, who and break_lock wait for one answer.
   static constexpr duration housekeeping_patience = std::chrono::seconds{5};
+  /// How many heartbeats one command carries: the server does nothing else meanwhile.
+  static constexpr std::size_t most_beats = 50;
   /// How often a command follows a slot that moves, before the trouble is told.
   static constexpr unsigned most_redirections = 8;
 
  private:
   friend class request_exchange;
+  class heartbeats;
   class listing;
 
   // ear
