@@ -94,6 +94,7 @@ base::result<std::shared_ptr<const tls_context>> tls_context::make(const tls_set
   auto context = std::make_shared<const tls_context>(raw, settings.verify);
   SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION);
   // A record is then read with one call instead of two: header and body.
   SSL_CTX_set_read_ahead(raw, 1);
   SSL_CTX_set_verify(raw, settings.verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);

@@ -221,20 +221,17 @@ void connection::answer_lost(exchanges& lost, const std::string& why) {
 }
 
 void connection::retarget(net::endpoint where) {
-  {
-    // What is sent from now on is meant for the new place.
-    const base::mutex_lock lock(mutex_);
-    up_ = false;
-  }
   link_->retarget(std::move(where));
+  // What is sent from now on is meant for the new place. In this order: link_up() must not come
+  // between and find nothing pending.
+  const base::mutex_lock lock(mutex_);
+  up_ = false;
 }
 
 void connection::drop(base::failure why) {
-  {
-    const base::mutex_lock lock(mutex_);
-    up_ = false;
-  }
   link_->drop(std::move(why));
+  const base::mutex_lock lock(mutex_);
+  up_ = false;
 }
 
 void connection::close() {
@@ -276,7 +273,8 @@ base::result<std::monostate> connection::link_greeted(const std::vector<reply>& 
 void connection::link_up() {
   {
     const base::mutex_lock lock(mutex_);
-    if (closed_) return;
+    // It may have been told to leave this server while the greeting was on its way.
+    if (closed_ || link_->drop_pending()) return;
     up_ = true;
     last_failure_ = {};
   }

@@ -66,6 +66,7 @@ class recording_owner final : public connection::owner {
   }
   base::result<std::monostate> greeted(const std::vector<reply>& said) override {
     greetings.push_back(said);
+    if (when_greeted) when_greeted();
     if (!verdict.empty()) return base::fail(errc::unavailable, verdict);
     return std::monostate{};
   }
@@ -74,6 +75,7 @@ class recording_owner final : public connection::owner {
 
   bool asks_role = false;
   std::string verdict;
+  std::function<void()> when_greeted;
   std::vector<std::vector<reply>> greetings;
   int connections = 0;
   std::vector<std::string> losses;
@@ -552,6 +554,25 @@ TEST_F(Connection, GoesElsewhereAlsoBeforeItHasConnected) {
   welcome(other);
 
   ASSERT_TRUE(run([&] { return other.received() == wire("KEPT"); }));
+  EXPECT_EQ(kept->times, 0);
+}
+
+TEST_F(Connection, SendsNothingToAServerThatItWasToldToLeaveDuringTheGreeting) {
+  scripted_server other;
+  open();
+  const auto kept = send("KEPT");
+  owner_->asks_role = true;
+  owner_->when_greeted = [&] { connection_->retarget(other.where()); };
+  ASSERT_TRUE(run([&] { return server_.accept(); }));
+  server_.say("+master\r\n");
+  ASSERT_TRUE(run([&] { return owner_->greetings.size() == 1; }));
+  owner_->when_greeted = {};
+
+  ASSERT_TRUE(run([&] { return other.accept(); }));
+  other.say("+master\r\n");
+
+  ASSERT_TRUE(run([&] { return other.received() == wire("ROLE") + wire("KEPT"); }));
+  EXPECT_EQ(server_.received(), wire("ROLE"));
   EXPECT_EQ(kept->times, 0);
 }
 

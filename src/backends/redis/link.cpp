@@ -51,6 +51,11 @@ std::string link::describe() {
   return "redis at " + where_.describe();
 }
 
+bool link::drop_pending() {
+  const base::mutex_lock lock(mutex_);
+  return wishes_.drop.has_value();
+}
+
 base::failure link::unavailable(const std::string& what) {
   return {make_error_code(errc::unavailable), describe() + ": " + what};
 }

@@ -86,6 +86,9 @@ class link final : public net::pump::source, public std::enable_shared_from_this
   void close() SALLYPORT_EXCLUDES(mutex_);
   /// Calls link_due() at this time, or earlier. From any thread.
   void alarm(time_point when) { pump_->alarm(number_, when); }
+  /// drop() or retarget() was called and has not happened yet: nothing more is to be sent. From any
+  /// thread; steady on the pump's.
+  [[nodiscard]] bool drop_pending() SALLYPORT_EXCLUDES(mutex_);
   /// For messages: "redis at host:6379". From any thread.
   [[nodiscard]] std::string describe() SALLYPORT_EXCLUDES(mutex_);
 
