@@ -11,6 +11,9 @@
 #include <netinet/in.h>
 #include <utility>
 
+// Weak: defined only in a program that runs under the thread sanitizer.
+extern "C" void __tsan_init() __attribute__((weak));  // NOLINT(bugprone-reserved-identifier)
+
 namespace sallyport::net {
 
 struct resolution::question {
@@ -88,6 +91,19 @@ resolution::resolution(const std::string& host, std::uint16_t port) {
   digits.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   if (::getaddrinfo(fresh->host.c_str(), fresh->service.c_str(), &digits, &found) == 0) {
+    known_.emplace(addresses_in(found));
+    ::freeaddrinfo(found);
+    return;
+  }
+  // Threads that the C library starts for itself are unknown to the thread sanitizer, and crash in
+  // it. A program under that tool waits for names instead.
+  if (&__tsan_init != nullptr) {
+    const int error =
+        ::getaddrinfo(fresh->host.c_str(), fresh->service.c_str(), &fresh->hints, &found);
+    if (error != 0) {
+      known_.emplace(not_found(host, error));
+      return;
+    }
     known_.emplace(addresses_in(found));
     ::freeaddrinfo(found);
     return;

@@ -28,8 +28,8 @@ struct socket_address {
 /// library looks it up. Destroying it abandons the question; what the C library still uses is freed
 /// when it is done with it.
 ///
-/// One has to look for the answer (poll). The C library would also call back, but from a thread that
-/// the thread sanitizer does not know, for a gain of some milliseconds a connection.
+/// One has to look for the answer (poll). The C library would also call back, but from a thread of
+/// its own, for a gain of some milliseconds a connection.
 /// Thread safety: none.
 class resolution {
  public:
