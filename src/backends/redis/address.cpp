@@ -23,7 +23,7 @@ constexpr std::size_t longest_secret = 64 * 1024;
 auto bad(const std::string& why) {
   return base::fail(errc::bad_uri, "the address of a Redis store: " + why +
                                        "; it looks like redis://user@host:6379/0?prefix=app: "
-                                       "(src/backends/redis/README.md lists the options)");
+                                       "(docs/redis.md lists the options)");
 }
 
 /// The content of a file without the line's end that editors leave.

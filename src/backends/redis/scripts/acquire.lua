@@ -9,7 +9,7 @@ if found == 0 and ARGV[14] ~= '1' then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local last = redis.call('INCRBY', KEYS[5], ARGV[12])
-  if last < 1e15 then
+  if last == tonumber(ARGV[12]) then
     last = now * 1024 + ARGV[12]
     redis.call('SET', KEYS[5], string.format('%.0f', last))
   end

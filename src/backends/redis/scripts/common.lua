@@ -12,11 +12,11 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- `count` new tokens, first and last. A counter far below the server's clock is one that was lost (FLUSHALL, a restart
--- without persistence): it begins above every token drawn before, as long as fewer than 1,024 a millisecond were.
+-- `count` new tokens, first and last. A counter that was not there was lost (FLUSHALL, a restart without persistence): it
+-- begins at the server's clock, above every token drawn before, as long as fewer than 1,024 a millisecond were.
 local function draw(count)
   local last = redis.call('INCRBY', counter, count)
-  if last < 1e15 then
+  if last == tonumber(count) then
     last = now_ms() * 1024 + count
     redis.call('SET', counter, whole(last))
   end

@@ -12,7 +12,7 @@ if count == 0 and state == 'c' and locals == ARGV[3] then
 end
 if count > 0 then
   local drawn = redis.call('INCRBY', KEYS[2], count)
-  if drawn < 1e15 then
+  if drawn == count then
     local time = redis.call('TIME')
     drawn = (time[1] * 1000 + math.floor(time[2] / 1000)) * 1024 + count
     redis.call('SET', KEYS[2], string.format('%.0f', drawn))

@@ -12,7 +12,7 @@ if tonumber(expiry) <= now then return {0} end
 local count = tonumber(ARGV[5])
 if count > 0 then
   local drawn = redis.call('INCRBY', KEYS[2], count)
-  if drawn < 1e15 then
+  if drawn == count then
     drawn = now * 1024 + count
     redis.call('SET', KEYS[2], string.format('%.0f', drawn))
   end
