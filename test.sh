@@ -8,7 +8,7 @@ usage() {
 usage: ./test.sh [MODE]
 
 Modes:
-  all      (default) every stage: install, build, unit, layering, kit, contract, crash, command,
+  all      (default) every stage: install, build, unit, layering, kit, contract, redis, crash, command,
            package, examples, simulator, asan, tsan, format; about 15 minutes from nothing on two cores
   quick    unit, layering, kit, contract, command and 1,000 simulated seeds; under 3 minutes once built
   long     like all, with 50,000 simulated seeds
@@ -163,7 +163,7 @@ tests() {
 }
 
 unit_stage() {
-  tests release -L '^(unit|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering)$'
+  tests release -L '^(unit|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|interop)$'
 }
 
 layering_stage() {
@@ -175,8 +175,14 @@ kit_stage() {
   tests release -L '^kit$'
 }
 
+# Most of a live test's time is spent waiting for leases to end, so more of them run at a time than there are cores.
 contract_stage() {
-  tests release -L '^contract$'
+  tests release -L '^contract$' -j4
+}
+
+# Faults, topologies and other libraries' clients, on real Redis servers.
+redis_stage() {
+  tests release -L '^(redis|interop)$' -j4
 }
 
 # Processes that are killed and stopped.
@@ -196,7 +202,7 @@ package_stage() {
 
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|threads|layering|kit|contract|crash|cli|install|sim|sim-smoke)$'
+  tests release -LE '^(unit|threads|layering|kit|contract|redis|interop|crash|cli|install|sim|sim-smoke)$'
 }
 
 # simulate SEEDS
@@ -274,13 +280,14 @@ stage build 420 build release
 stage unit 30 unit_stage
 stage layering 10 layering_stage
 stage kit 20 kit_stage
-stage contract 60 contract_stage
+stage contract 120 contract_stage
 case "$mode" in
   quick)
     stage command 60 command_stage -E '^try_from_nothing$'
     stage simulator 20 simulate 1000
     ;;
   all | long)
+    stage redis 240 redis_stage
     stage crash 90 crash_stage
     stage command 90 command_stage
     stage package 30 package_stage
