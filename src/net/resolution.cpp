@@ -119,10 +119,7 @@ resolution::resolution(const std::string& host, std::uint16_t port) {
 
 resolution::~resolution() {
   if (!asked_) return;
-  if (::gai_cancel(&asked_->request) != EAI_NOTCANCELED &&
-      ::gai_error(&asked_->request) != EAI_INPROGRESS) {
-    return;
-  }
+  if (::gai_cancel(&asked_->request) != EAI_NOTCANCELED) return;
   auto& abandoned = abandoned_questions<question>::instance();
   const base::mutex_lock lock(abandoned.mutex);
   abandoned.list.push_back(std::move(asked_));
@@ -131,7 +128,8 @@ resolution::~resolution() {
 std::optional<base::result<std::vector<socket_address>>> resolution::poll() {
   if (!asked_) return known_;
   const int error = ::gai_error(&asked_->request);
-  if (error == EAI_INPROGRESS) return std::nullopt;
+  // The answer is written before the C library has let go of the question.
+  if (error == EAI_INPROGRESS || ::gai_cancel(&asked_->request) != EAI_ALLDONE) return std::nullopt;
   if (error == 0) {
     known_.emplace(addresses_in(asked_->request.ar_result));
   } else {
@@ -146,7 +144,7 @@ std::size_t resolution::sweep_abandoned() {
   const base::mutex_lock lock(abandoned.mutex);
   const auto done = std::remove_if(
       abandoned.list.begin(), abandoned.list.end(),
-      [](const auto& each) { return ::gai_error(&each->request) != EAI_INPROGRESS; });
+      [](const auto& each) { return ::gai_cancel(&each->request) != EAI_NOTCANCELED; });
   abandoned.list.erase(done, abandoned.list.end());
   return abandoned.list.size();
 }
