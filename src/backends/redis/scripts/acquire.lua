@@ -20,6 +20,28 @@ if found == 0 and ARGV[14] ~= '1' then
   return {1, first, last, tonumber(ARGV[8]), 0}
 end
 
+if ARGV[14] ~= '1' and ARGV[11] == '1' then
+  -- The usual wait, likewise: one of ours holds it, and this contender is new.
+  local value = redis.pcall('GET', KEYS[1])
+  if type(value) == 'string' and string.sub(value, 1, 6) == 'sp1 ' .. ARGV[6] .. ' ' then
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    local place = redis.call('HINCRBY', KEYS[3], ':next', 1)
+    if place == 1 then redis.call('HSET', KEYS[3], ':kind', ARGV[6]) end
+    redis.call('HSET', KEYS[3], ARGV[7], string.format('%d %.0f %s %s x %.0f %s %s', place, now + ARGV[10], ARGV[9],
+      ARGV[12], now, ARGV[13], ARGV[15]))
+    redis.call('ZADD', KEYS[2], place, ARGV[7])
+    if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[10]) then
+      local ttl = string.format('%.0f', ARGV[10] * 1.25)
+      redis.call('PEXPIRE', KEYS[2], ttl)
+      redis.call('PEXPIRE', KEYS[3], ttl)
+    end
+    local newest = tonumber(string.match(value, '^sp1 %a %x+ %d+ (%d+)'))
+    if found == 1 then return {2, redis.call('PTTL', KEYS[1]), newest, 0, 1} end
+    return {2, -1, newest, 0, 0}
+  end
+end
+
 --!include common.lua
 --!include one.lua
 
