@@ -52,8 +52,12 @@ packages=(
   clang libclang-rt-14-dev clang-format
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev liblua5.1-0-dev
   libhiredis-dev libssl-dev openssl redis-tools
-  python3 pkg-config util-linux
+  python3 python3-redis pkg-config util-linux
 )
+# Other people's locks, for the interop tests. Whoever has npm from elsewhere keeps it.
+if [[ $mode == all || $mode == long ]] && ! command -v npm >/dev/null; then
+  packages+=(nodejs npm)
+fi
 if [[ $mode == lint ]]; then
   packages+=(clang-tidy)
 fi
