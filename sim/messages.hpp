@@ -6,6 +6,8 @@
 #include <sallyport/types.hpp>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -33,6 +35,11 @@ struct request {
   time_point answer_by{};
   true_time sent_at = 0;
   bool doubled = false;  ///< a copy that an old connection delivers once more
+  bool asked_before = true;
+  /// Redis: what is said to the server.
+  std::shared_ptr<const std::vector<std::string>> command{};
+  /// Redis: the channel for notices is not open yet, so it is asked without queueing.
+  bool unheard = false;
 };
 
 using answer =
@@ -44,6 +51,9 @@ struct reply {
   operation what = operation::acquire;
   backend_api::holder_id holder;
   answer says;
+  std::optional<base::failure> failed{};  ///< the store's own trouble, in place of an answer
+  /// Redis: the server does not know the script of this request.
+  std::shared_ptr<const request> unknown_script{};
 };
 
 }  // namespace sallyport::sim

@@ -58,25 +58,25 @@ void link::send(std::vector<request> batch) {
       self->store_.arrive([self, copy] { self->serve(copy, 0); });
     });
   }
-  shared_.loop.at(in_order(to_store_, delay),
-                  [self = shared_from_this(), batch = std::move(batch), sent_by = epoch_] {
-                    self->arrive_at_store(batch, sent_by, false);
-                  });
+  shared_.loop.at(in_order(to_store_, delay), [self = shared_from_this(), batch = std::move(batch),
+                                               by = sender{epoch_, store_.life()}] {
+    self->arrive_at_store(batch, by, false);
+  });
   if (shared_.strikes(fault::reset_on_send)) reset();
 }
 
-void link::arrive_at_store(const std::vector<request>& batch, std::uint64_t sent_by, bool late) {
+void link::arrive_at_store(const std::vector<request>& batch, sender by, bool late) {
+  if (by.store_life != store_.life()) return;
   if (to_store_.cut && !shared_.random.chance(share_sent_again)) return;
-  if (sent_by != epoch_ && !late) {
+  if (by.connection != epoch_ && !late) {
     if (!shared_.random.chance(share_executed_late)) return;
     shared_.count.add(counter::request_late);
     const duration delay = draw_between(shared_.random, duration{0}, 2 * shared_.plan.lease);
-    shared_.loop.after(delay, [self = shared_from_this(), batch, sent_by] {
-      self->arrive_at_store(batch, sent_by, true);
-    });
+    shared_.loop.after(
+        delay, [self = shared_from_this(), batch, by] { self->arrive_at_store(batch, by, true); });
     return;
   }
-  store_.arrive([self = shared_from_this(), batch, sent_by] { self->serve(batch, sent_by); });
+  store_.arrive([self = shared_from_this(), batch, by] { self->serve(batch, by.connection); });
 }
 
 void link::serve(const std::vector<request>& batch, std::uint64_t sent_by) {
@@ -157,7 +157,7 @@ void link::connect_after(duration delay) {
 void link::try_to_connect() {
   connecting_ = false;
   if (connected_ || user_ == nullptr) return;
-  if (to_store_.cut || from_store_.cut || !store_.reachable()) {
+  if (cut_off() || !store_.reachable()) {
     connect_after(draw_between(shared_.random, shortest_delay, shared_.plan.lease / 4));
     return;
   }
@@ -165,6 +165,7 @@ void link::try_to_connect() {
   to_store_.last = shared_.loop.now();
   from_store_.last = shared_.loop.now();
   shared_.note("client # is connected", static_cast<std::int64_t>(client_));
+  store_.greet();
   user_->connection_begins();
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace sallyport::sim {
@@ -24,6 +25,8 @@ class link_user {
   virtual void connection_ends(std::uint64_t ended) = 0;
   /// Either connection is back: notices may have been missed.
   virtual void connection_begins() = 0;
+  /// Redis: something was published on a channel of this process.
+  virtual void message_arrives(const std::string& /*channel*/, const std::string& /*payload*/) {}
 
  protected:
   ~link_user() = default;
@@ -34,9 +37,9 @@ class link_user {
 /// arrives at the process. Lives as long as anything of it is on its way, also after its process
 /// was killed.
 /// Thread safety: none.
-class link final : public notice_listener, public std::enable_shared_from_this<link> {
+class link : public notice_listener, public std::enable_shared_from_this<link> {
  public:
-  link(context& shared, store_node& store, client_number client) noexcept
+  link(context& shared, remote_store& store, client_number client) noexcept
       : shared_(shared), store_(store), client_(client) {}
 
   void attach(link_user* user) noexcept { user_ = user; }
@@ -49,16 +52,16 @@ class link final : public notice_listener, public std::enable_shared_from_this<l
   /// The request connection breaks; a new one is made after a while.
   void reset();
   /// The notices' connection breaks.
-  void reset_notices();
+  virtual void reset_notices();
   void connect_after(duration delay);
 
   void cut(bool to_store, bool from_store) noexcept;
-  void heal();
+  virtual void heal();
 
   // notice_listener
   void publish(const backends::memory::notice& what) override;
 
- private:
+ protected:
   struct direction {
     bool cut = false;
     true_time last = 0;  // nothing overtakes this
@@ -66,14 +69,28 @@ class link final : public notice_listener, public std::enable_shared_from_this<l
 
   [[nodiscard]] duration draw_delay(fault slow, counter counted);
   [[nodiscard]] true_time in_order(direction& way, duration delay);
-  void arrive_at_store(const std::vector<request>& batch, std::uint64_t sent_by, bool late);
+  [[nodiscard]] bool cut_off() const noexcept { return to_store_.cut || from_store_.cut; }
+  [[nodiscard]] bool cut_from_store() const noexcept { return from_store_.cut; }
+  [[nodiscard]] bool in_use() const noexcept { return user_ != nullptr; }
+  [[nodiscard]] link_user& user() noexcept { return *user_; }
+  [[nodiscard]] context& shared() noexcept { return shared_; }
+  [[nodiscard]] client_number client() const noexcept { return client_; }
+
+ private:
+  /// One connection's past: what it sent may arrive after its end, but not after the store's.
+  struct sender {
+    std::uint64_t connection = 0;
+    std::uint64_t store_life = 0;
+  };
+
+  void arrive_at_store(const std::vector<request>& batch, sender by, bool late);
   void serve(const std::vector<request>& batch, std::uint64_t sent_by);
   void send_back(std::vector<reply> batch);
   void send_notice(const backends::memory::notice& what, duration delay);
   void try_to_connect();
 
   context& shared_;
-  store_node& store_;
+  remote_store& store_;
   client_number client_;
   link_user* user_ = nullptr;
   direction to_store_;

@@ -11,6 +11,7 @@
 namespace sallyport::sim {
 
 using backend_api::acquire_request;
+using backend_api::holder_id;
 using backend_api::leave_request;
 using backend_api::renew_outcome;
 using backend_api::renew_request;
@@ -44,17 +45,19 @@ request to_message(operation what, const leave_request& asked) {
 
 }  // namespace
 
-sim_backend::sim_backend(context& shared, process& owner, store_node& store, std::uint64_t client)
-    : shared_(shared),
-      owner_(owner),
-      store_(store),
-      link_(std::make_shared<link>(shared, store, client)),
-      client_(client) {
+sim_backend::sim_backend(context& shared, process& owner, std::shared_ptr<link> connections)
+    : shared_(shared), owner_(owner), link_(std::move(connections)) {
   capabilities_.fencing = true;
   capabilities_.fifo = true;
   capabilities_.direct_handoff = true;
   link_->attach(this);
-  store_.subscribe(client, link_);
+}
+
+sim_backend::sim_backend(context& shared, process& owner, store_node& store, std::uint64_t client)
+    : sim_backend(shared, owner, std::make_shared<link>(shared, store, client)) {
+  store_ = &store;
+  client_ = client;
+  store.subscribe(client, link_);
 }
 
 sim_backend::~sim_backend() { link_->attach(nullptr); }
@@ -77,7 +80,8 @@ void sim_backend::acquire(const acquire_request& asked) {
                   .token_count = asked.token_count,
                   .local_waiters = asked.local_waiters,
                   .value = std::string{asked.value},
-                  .answer_by = asked.answer_by};
+                  .answer_by = asked.answer_by,
+                  .asked_before = asked.asked_before};
   send({std::move(message)});
 }
 
@@ -120,6 +124,7 @@ void sim_backend::send(std::vector<request> batch, const backend_api::completion
       each.token_count = 1;
       shared_.count.add(counter::single_token_draw);
     }
+    encode(each);
     pending_.emplace(each.number, waiting_call{.what = each.what,
                                                .holder = each.holder,
                                                .answer_by = each.answer_by,
@@ -150,9 +155,9 @@ void sim_backend::refuse(const std::vector<request>& batch,
                });
 }
 
-void sim_backend::fail(waiting_call& call, errc why) {
-  const auto error = base::fail(why, "simulated");
-  if (why == errc::outcome_unknown) {
+void sim_backend::fail(waiting_call& call, const base::failure& why) {
+  const tl::unexpected<base::failure> error(why);
+  if (why.code == errc::outcome_unknown) {
     shared_.count.add(counter::answer_unknown);
     if (call.what == operation::acquire) unknown_.insert(call.holder);
   }
@@ -215,9 +220,13 @@ void sim_backend::take(std::vector<reply>& batch) {
   std::vector<renew_outcome> renewals;
   for (reply& each : batch) {
     const auto found = pending_.find(each.number);
-    if (found == pending_.end()) continue;
+    if (found == pending_.end() || !decode(each)) continue;
     waiting_call call = std::move(found->second);
     pending_.erase(found);
+    if (each.failed) {
+      fail(call, *each.failed);
+      continue;
+    }
     switch (each.what) {
       case operation::acquire:
         listener_->acquire_answered(
@@ -281,7 +290,12 @@ void sim_backend::connection_begins() {
   owner_.run([this] { listener_->reconnected(); });
 }
 
-void sim_backend::watch(const lock_name& name, bool on) { store_.watch(client_, name, on); }
+bool sim_backend::asked_since(const holder_id& who, std::uint64_t number) const {
+  return std::any_of(pending_.upper_bound(number), pending_.end(),
+                     [&](const auto& each) { return each.second.holder == who; });
+}
+
+void sim_backend::watch(const lock_name& name, bool on) { store_->watch(client_, name, on); }
 
 void sim_backend::list(std::string_view, std::string_view, std::size_t,
                        backend_api::completion<std::vector<lock_info>> done) {

@@ -21,7 +21,7 @@ class process;
 /// that: every request is answered once, by its answer_by; `unavailable` means that nothing was
 /// sent; replies that come later are dropped.
 /// Thread safety: none.
-class sim_backend final : public store_driver, private link_user {
+class sim_backend : public store_driver, protected link_user {
  public:
   sim_backend(context& shared, process& owner, store_node& store, std::uint64_t client);
   ~sim_backend() override;
@@ -53,6 +53,21 @@ class sim_backend final : public store_driver, private link_user {
   backend_api::drive_outcome drive(backend_api::drive_ticket& ticket, time_point deadline) override;
   void close() override;
 
+ protected:
+  sim_backend(context& shared, process& owner, std::shared_ptr<link> connections);
+
+  // What the driver of a real store does on top.
+  /// Makes of a request what is said to the store.
+  virtual void encode(request& /*asked*/) {}
+  /// Looks at a reply before it is told. False: it was no answer yet.
+  virtual bool decode(reply& /*said*/) { return true; }
+  /// A later request of this contender is under way.
+  [[nodiscard]] bool asked_since(const backend_api::holder_id& who, std::uint64_t number) const;
+
+  [[nodiscard]] context& shared() noexcept { return shared_; }
+  [[nodiscard]] process& owner() noexcept { return owner_; }
+  [[nodiscard]] backend_api::events& listener() noexcept { return *listener_; }
+
  private:
   struct waiting_call {
     operation what = operation::acquire;
@@ -64,7 +79,8 @@ class sim_backend final : public store_driver, private link_user {
 
   void send(std::vector<request> batch, const backend_api::completion<bool>& done = {});
   void refuse(const std::vector<request>& batch, const backend_api::completion<bool>& done);
-  void fail(waiting_call& call, errc why);
+  void fail(waiting_call& call, errc why) { fail(call, {make_error_code(why), "simulated"}); }
+  void fail(waiting_call& call, const base::failure& why);
   void arm(std::uint64_t number, time_point answer_by);
   void take(std::vector<reply>& batch);
 
@@ -76,13 +92,13 @@ class sim_backend final : public store_driver, private link_user {
 
   context& shared_;
   process& owner_;
-  store_node& store_;
+  store_node* store_ = nullptr;  // of the reference; null: another one
   std::shared_ptr<link> link_;
   backend_api::events* listener_ = nullptr;
   sallyport::capabilities capabilities_;
   std::map<std::uint64_t, waiting_call> pending_;
   std::set<backend_api::holder_id> unknown_;  // their acquire had no answer
-  std::uint64_t client_;
+  std::uint64_t client_ = 0;
   std::uint64_t next_number_ = 1;
   std::uint64_t unsent_ = 0;  // refusals on their way
 };

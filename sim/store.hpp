@@ -1,12 +1,16 @@
 #pragma once
 
 #include "backend_api/backend.hpp"
+#include "base/random.hpp"
 #include "sim/clock.hpp"
+#include "sim/messages.hpp"
 #include <sallyport/types.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 namespace sallyport::sim {
 
@@ -46,5 +50,40 @@ class store {
   /// How many names, and things of the dead, are still there after a sweep.
   [[nodiscard]] virtual std::size_t entries_left() = 0;
 };
+
+/// A store on a machine of its own, behind a network: it has its own clock, and can stop, restart and
+/// be set wrong.
+/// Thread safety: none.
+class remote_store : public store {
+ public:
+  explicit remote_store(sim_clock clock) : clock_(clock) {}
+
+  /// A message arrives: it is served now, after a pause, or (while the store is down) never.
+  void arrive(std::function<void()> serve);
+  [[nodiscard]] virtual reply execute(const request& asked, std::uint64_t from) = 0;
+  /// A client has connected: what is said before all requests.
+  virtual void greet() {}
+  /// Grows when everything ends that was on its way to the store.
+  [[nodiscard]] virtual std::uint64_t life() const noexcept { return 0; }
+
+  void pause() noexcept { paused_ = true; }
+  void resume();
+  virtual void stop();
+  void start() noexcept { down_ = false; }
+  [[nodiscard]] bool reachable() const noexcept { return !down_; }
+  [[nodiscard]] bool paused() const noexcept { return paused_; }
+
+  [[nodiscard]] sim_clock& clock() noexcept { return clock_; }
+  [[nodiscard]] const sim_clock& clock() const noexcept { return clock_; }
+
+ private:
+  sim_clock clock_;
+  std::vector<std::function<void()>> backlog_;
+  bool paused_ = false;
+  bool down_ = false;
+};
+
+/// A clock that runs a little wrong, as in the model.
+[[nodiscard]] sim_clock draw_store_clock(base::random& random, time_point start);
 
 }  // namespace sallyport::sim

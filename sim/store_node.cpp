@@ -14,7 +14,6 @@ using backends::memory::notice;
 namespace {
 
 constexpr time_point store_epoch{std::chrono::hours{24 * 365}};
-constexpr std::int64_t drift_in_model = 5000;  // parts per million
 
 backend_api::renew_request to_renewal(const request& asked) {
   return {.name = asked.name,
@@ -30,37 +29,13 @@ backend_api::renew_request to_renewal(const request& asked) {
 }  // namespace
 
 store_node::store_node(context& shared, checkers& checks)
-    : shared_(shared),
-      checks_(checks),
-      clock_(store_epoch, static_cast<std::int64_t>(shared.random.below(2 * drift_in_model + 1)) -
-                              drift_in_model) {}
+    : remote_store(draw_store_clock(shared.random, store_epoch)),
+      shared_(shared),
+      checks_(checks) {}
 
 std::unique_ptr<store_driver> store_node::open(process& owner, client_number client) {
   return std::make_unique<sim_backend>(shared_, owner, *this, client);
 }
-
-void store_node::arrive(std::function<void()> serve) {
-  if (down_) return;
-  if (paused_) {
-    backlog_.push_back(std::move(serve));
-  } else {
-    serve();
-  }
-}
-
-void store_node::pause() { paused_ = true; }
-
-void store_node::resume() {
-  paused_ = false;
-  for (auto& serve : std::exchange(backlog_, {})) serve();
-}
-
-void store_node::stop() {
-  down_ = true;
-  backlog_.clear();
-}
-
-void store_node::start() { down_ = false; }
 
 void store_node::subscribe(client_number client, const std::shared_ptr<notice_listener>& listener) {
   listeners_[client] = listener;

@@ -7,7 +7,6 @@
 #include "sim/store.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -26,33 +25,22 @@ class notice_listener {
   virtual void publish(const backends::memory::notice& what) = 0;
 };
 
-/// The store: the reference lock table on a machine with its own clock, which can stop, restart and
-/// be set wrong. Its state is durable. Reports what it does to the checkers, which is how they know
-/// the truth.
+/// The reference lock table as a remote store. Its state is durable. Reports what it does to the
+/// checkers, which is how they know the truth.
 /// Thread safety: none.
-class store_node final : public store {
+class store_node final : public remote_store {
  public:
   store_node(context& shared, checkers& checks);
 
-  /// A message arrives: it is served now, after a pause, or (while the store is down) never.
-  void arrive(std::function<void()> serve);
-  [[nodiscard]] reply execute(const request& asked, client_number from);
+  [[nodiscard]] reply execute(const request& asked, client_number from) override;
   void subscribe(client_number client, const std::shared_ptr<notice_listener>& listener);
   void watch(client_number client, const lock_name& name, bool on) {
     table_.watch(client, name, on);
   }
 
-  void pause();
-  void resume();
-  void stop();
-  void start();
-  [[nodiscard]] bool reachable() const noexcept { return !down_; }
-
-  [[nodiscard]] sim_clock& clock() noexcept { return clock_; }
-
   // store
   [[nodiscard]] std::unique_ptr<store_driver> open(process& owner, client_number client) override;
-  [[nodiscard]] time_point now() const override { return clock_.at(shared_.loop.now()); }
+  [[nodiscard]] time_point now() const override { return clock().at(shared_.loop.now()); }
   void break_some_grant(const lock_name& name, backend_api::break_mode mode) override;
   [[nodiscard]] std::size_t entries_left() override;
 
@@ -63,12 +51,8 @@ class store_node final : public store {
 
   context& shared_;
   checkers& checks_;
-  sim_clock clock_;
   backends::memory::lock_table table_;
   std::map<client_number, std::weak_ptr<notice_listener>> listeners_;
-  std::vector<std::function<void()>> backlog_;
-  bool paused_ = false;
-  bool down_ = false;
 };
 
 }  // namespace sallyport::sim
