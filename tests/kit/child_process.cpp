@@ -183,9 +183,13 @@ void child_process::pause() {
   if (!eventually([&] { return look(true) || ended_; }) || ended_) {
     throw kit_error("SIGSTOP did not stop " + options_.program + "\n" + log_tail());
   }
+  paused_ = true;
 }
 
-void child_process::resume() { signal(SIGCONT); }
+void child_process::resume() {
+  signal(SIGCONT);
+  paused_ = false;
+}
 
 std::optional<int> child_process::wait_for_end(lease_clock::duration within) {
   const auto give_up_at = lease_clock::now() + within;

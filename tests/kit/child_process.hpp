@@ -53,6 +53,8 @@ class child_process {
   std::optional<int> wait_for_end(lease_clock::duration within = patience);
   /// Looks whether it still runs (or stands still).
   [[nodiscard]] bool running();
+  /// Whether pause() was the last word.
+  [[nodiscard]] bool paused() const noexcept { return paused_; }
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   /// The last lines of the log, for messages.
   [[nodiscard]] std::string log_tail() const;
@@ -65,6 +67,7 @@ class child_process {
   child_options options_;
   pid_t pid_ = -1;
   int handle_ = -1;  // a pidfd, readable once the process has ended
+  bool paused_ = false;
   std::optional<int> ended_;
 };
 

@@ -128,9 +128,8 @@ redis_server& redis_sentinel_group::server_with_port(std::uint16_t port) {
   fail("no server has the port " + std::to_string(port));
 }
 
-redis_server& redis_sentinel_group::fail_over(how taken_away) {
-  const std::uint16_t old_port = current_master_port();
-  redis_server& old = server_with_port(old_port);
+redis_server& redis_sentinel_group::begin_fail_over(how taken_away) {
+  redis_server& old = master();
   switch (taken_away) {
     case how::kill:
       old.kill();
@@ -139,14 +138,39 @@ redis_server& redis_sentinel_group::fail_over(how taken_away) {
       old.pause();
       break;
   }
-  const auto elected = [&] {
-    const std::uint16_t port = current_master_port();
-    return port != 0 && port != old_port && server_with_port(port).probe().info("role") == "master";
-  };
-  // When two sentinels stand for election at once, nobody may win, and the next one is a while off.
-  const bool done = eventually(elected, patience + 4 * options_.failover_timeout);
-  if (!done) fail("the sentinels made no other master");
   return old;
+}
+
+redis_server& redis_sentinel_group::fail_over(how taken_away) {
+  redis_server& old = begin_fail_over(taken_away);
+  wait_until_settled();
+  return old;
+}
+
+void redis_sentinel_group::wait_until_settled() {
+  // When two sentinels stand for election at once, nobody may win, and the next one is a while off.
+  if (!eventually([&] { return settled(); }, patience + 4 * options_.failover_timeout)) {
+    fail("the sentinels do not settle on a master");
+  }
+}
+
+bool redis_sentinel_group::settled() {
+  const std::uint16_t port = current_master_port();
+  if (port == 0 || !server_with_port(port).awake()) return false;
+  const auto agrees = [&](const std::unique_ptr<redis_server>& sentinel) {
+    if (!sentinel->awake()) return true;
+    const redis_reply master = sentinel->command({"SENTINEL", "MASTER", options_.master_name});
+    return field(master, "port") == std::to_string(port) && field(master, "flags") == "master";
+  };
+  const auto has_its_role = [&](const std::unique_ptr<redis_server>& server) {
+    if (!server->awake()) return true;
+    redis_probe probe{server->address()};
+    if (server->port() == port) return probe.info("role") == "master";
+    return probe.info("role") == "slave" && probe.info("master_port") == std::to_string(port) &&
+           probe.info("master_link_status") == "up";
+  };
+  return std::all_of(sentinels_.begin(), sentinels_.end(), agrees) &&
+         std::all_of(servers_.begin(), servers_.end(), has_its_role);
 }
 
 void redis_sentinel_group::wait_until_replica(redis_server& server) {
@@ -159,11 +183,15 @@ void redis_sentinel_group::wait_until_replica(redis_server& server) {
   if (!follows) fail("the server on port " + std::to_string(server.port()) + " follows nobody");
 }
 
-void redis_sentinel_group::fail(const std::string& what) {
-  std::string text = "sentinel group: " + what;
-  for (const auto& server : servers_) text += "\n" + server->log_tail();
-  for (const auto& sentinel : sentinels_) text += "\n" + sentinel->log_tail();
-  throw kit_error(text);
+std::string redis_sentinel_group::log_tails() const {
+  std::string text;
+  for (const auto& server : servers_) text += server->log_tail() + "\n";
+  for (const auto& sentinel : sentinels_) text += sentinel->log_tail() + "\n";
+  return text;
+}
+
+void redis_sentinel_group::fail(const std::string& what) const {
+  throw kit_error("sentinel group: " + what + "\n" + log_tails());
 }
 
 }  // namespace sallyport::kit

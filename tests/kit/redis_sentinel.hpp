@@ -45,18 +45,27 @@ class redis_sentinel_group {
   [[nodiscard]] redis_server& master() { return server_with_port(current_master_port()); }
 
   enum class how { kill, pause };
-  /// Takes the master away and waits until the sentinels agree on another one that has the role.
-  /// Returns the old one: killed, it may be started again; paused, it still thinks that it is master
-  /// when it is resumed.
+  /// Takes the master away and waits until the group has settled on another one. Returns the old
+  /// one: killed, it may be started again; paused, it still thinks that it is master when it is
+  /// resumed.
   redis_server& fail_over(how taken_away);
+  /// Only takes the master away, for tests that watch what follows.
+  redis_server& begin_fail_over(how taken_away);
+  /// Waits until all sentinels that run agree on a master that is awake and has the role, none of
+  /// them is at work on a failover, and all other servers that are awake follow it. Before that, a
+  /// second sentinel may still make another master than the first.
+  void wait_until_settled();
   /// Waits until that server follows the current master, as an old one does after its return.
   void wait_until_replica(redis_server& server);
+  /// The last lines of all logs, for messages.
+  [[nodiscard]] std::string log_tails() const;
 
  private:
   void start_sentinel();
   void hurry(const redis_server& sentinel) const;
   [[nodiscard]] bool all_know_each_other();
-  [[noreturn]] void fail(const std::string& what);
+  [[nodiscard]] bool settled();
+  [[noreturn]] void fail(const std::string& what) const;
 
   const redis_sentinel_options options_;
   std::vector<std::unique_ptr<redis_server>> servers_;

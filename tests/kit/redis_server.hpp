@@ -76,6 +76,8 @@ class redis_server {
   [[nodiscard]] const std::string& unix_path() const noexcept { return unix_path_; }
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_.path(); }
   [[nodiscard]] bool running() { return process_ && process_->running(); }
+  /// Runs and does not stand still.
+  [[nodiscard]] bool awake() { return running() && !process_->paused(); }
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : -1; }
   [[nodiscard]] std::string log_tail() const;
 
