@@ -29,7 +29,7 @@ namespace sallyport::fence {
 ///   replication stream. A fail-over that loses the newest write loses its number with it.
 ///
 /// The key has no time to live and must stay: whoever deletes it (or lets an eviction policy do so)
-/// deletes the memory of who was late. In a cluster, the gate's key and all keys of the commands
+/// deletes the memory of who was late; guarded commands have to leave it alone. In a cluster, the gate's key and all keys of the commands
 /// have to be in one slot: give them one {tag}.
 ///
 /// Thread safety: immutable. Invariants on the server: as gate.
