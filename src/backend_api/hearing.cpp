@@ -134,7 +134,12 @@ drive_outcome hearing::lead(drive_ticket& ticket, time_point deadline) {
 }
 
 drive_outcome hearing::drive(drive_ticket& ticket, time_point deadline) {
-  if (ticket.finished()) return drive_outcome::finished;
+  if (ticket.finished()) {
+    // Not by an answer, perhaps: a caller whose time was up before it came here has left a request
+    // that nobody else hears about.
+    if (ear_.unfinished()) be_heard();
+    return drive_outcome::finished;
+  }
   role mine = come_in();
   drive_outcome outcome = drive_outcome::finished;
   duration look = first_look;

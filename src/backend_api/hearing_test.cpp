@@ -168,6 +168,18 @@ TEST_F(Hearing, ReturnsAtOnceWithATicketThatIsFinished) {
   EXPECT_EQ(hearing_.drive(ticket, time_point{}), drive_outcome::finished);
 }
 
+TEST_F(Hearing, CallsTheWatchdogForARequestWhoseCallerGaveUpBeforeItCame) {
+  silence();
+  ear_.busy = true;
+  drive_ticket ticket;
+  ticket.finish();
+
+  EXPECT_EQ(hearing_.drive(ticket, never), drive_outcome::finished);
+
+  say(1);
+  EXPECT_TRUE(attention(patience_ms));
+}
+
 TEST_F(Hearing, CallsTheWatchdogFromTheBeginning) {
   say(1);
 
