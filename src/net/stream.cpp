@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <poll.h>
 #include <sys/socket.h>
 #include <utility>
 
@@ -89,7 +90,7 @@ transfer stream::judge(int returned) {
       break;
   }
   errno = system_error;
-  return failed(protocol_failure(tls_reason(session_.get())));
+  return failed(tls_failure(session_.get()));
 }
 
 transfer stream::handshake() {
@@ -137,6 +138,11 @@ transfer stream::write_some(std::string_view bytes) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return not_now(true);
     return failed(system_failure(errno, "writing"));
   }
+}
+
+bool stream::peer_has_left() const noexcept {
+  pollfd look{.fd = socket_.number(), .events = POLLRDHUP, .revents = 0};
+  return ::poll(&look, 1, 0) == 1 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 void stream::shut_down() const noexcept { ::shutdown(socket_.number(), SHUT_RDWR); }

@@ -32,7 +32,7 @@ struct transfer {
 
 /// One non-blocking byte stream over a connected socket, TCP or Unix, plain or TLS. Never raises
 /// SIGPIPE.
-/// Thread safety: one thread at a time; shut_down() from any.
+/// Thread safety: one thread at a time; shut_down() and peer_has_left() from any.
 class stream {
  public:
   /// Takes over a connected, non-blocking socket.
@@ -53,6 +53,9 @@ class stream {
 
   [[nodiscard]] bool encrypted() const noexcept { return session_ != nullptr; }
   [[nodiscard]] int descriptor_number() const noexcept { return socket_.number(); }
+  /// Whether the peer has ended the connection, as far as the kernel knows: what is written now
+  /// would be lost. From any thread.
+  [[nodiscard]] bool peer_has_left() const noexcept;
   /// Ends the stream in both directions; the descriptor stays open.
   void shut_down() const noexcept;
 

@@ -77,6 +77,10 @@ tl::unexpected<base::failure> refused(const std::string& what) {
   return tl::unexpected(protocol_failure("TLS: " + what + ": " + last_reason()));
 }
 
+base::failure not_accepted(std::string sentence) {
+  return {std::error_code(EKEYREJECTED, std::generic_category()), std::move(sentence)};
+}
+
 bool is_address(const std::string& name) {
   in6_addr any{};
   return ::inet_pton(AF_INET, name.c_str(), &any) == 1 ||
@@ -153,18 +157,21 @@ base::result<ssl_st*> tls_context::make_session(int socket, const std::string& s
   return session;
 }
 
-std::string tls_reason(const ssl_st* session) {
+base::failure tls_failure(const ssl_st* session) {
   const int system_error = errno;
   const long verdict = SSL_get_verify_result(session);
   const unsigned long first = ERR_peek_error();
   if (verdict != X509_V_OK && first != 0 &&
       ERR_GET_REASON(first) == SSL_R_CERTIFICATE_VERIFY_FAILED) {
     ERR_clear_error();
-    return std::string("the server's certificate was refused: ") +
-           X509_verify_cert_error_string(verdict);
+    return not_accepted(std::string("the server's certificate was refused: ") +
+                        X509_verify_cert_error_string(verdict));
   }
-  if (first == 0) return system_failure(system_error, "TLS").detail;
-  return "TLS: " + last_reason();
+  if (first == 0) return system_failure(system_error == 0 ? EPROTO : system_error, "TLS");
+  const int reason = ERR_GET_REASON(first);
+  const bool alert = reason >= SSL_AD_REASON_OFFSET && reason != SSL_R_TLSV1_ALERT_INTERNAL_ERROR;
+  std::string sentence = "TLS: " + last_reason();
+  return alert ? not_accepted(std::move(sentence)) : protocol_failure(std::move(sentence));
 }
 
 }  // namespace sallyport::net

@@ -48,8 +48,9 @@ class tls_context {
   bool verify_;
 };
 
-/// Why the last call on this session failed, in words: what is wrong with the certificate, the
-/// peer's alert, the system's error. Takes OpenSSL's queue of errors of this thread.
-[[nodiscard]] std::string tls_reason(const ssl_st* session);
+/// Why the last call on this session failed: what is wrong with the certificate, the peer's alert,
+/// the system's error. EKEYREJECTED: one side does not accept the other, which waiting does not
+/// mend. Takes OpenSSL's queue of errors of this thread.
+[[nodiscard]] base::failure tls_failure(const ssl_st* session);
 
 }  // namespace sallyport::net

@@ -118,7 +118,8 @@ def is_test(path):
 
 
 def is_live_test(path):
-    return path.endswith("_live_test.cpp")
+    """A test that starts servers: x_live_test.cpp, and what such tests share: test_live_x.hpp."""
+    return path.endswith("_live_test.cpp") or re.fullmatch(r"(?:.*/)?test_live_\w+\.[ch]pp", path) is not None
 
 
 def is_kit_for_bench(path, target_path):
@@ -128,7 +129,7 @@ def is_kit_for_bench(path, target_path):
 
 def is_kit_for_live_test(path, target_path):
     """Tests that need a server stand beside their sources, too."""
-    return is_live_test(path) and target_path.startswith("tests/kit/")
+    return is_live_test(path) and target_path.startswith(("tests/kit/", "tests/contract/kit/"))
 
 
 def is_test_beside_sources(path):

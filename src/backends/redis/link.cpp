@@ -1,9 +1,11 @@
 #include "backends/redis/link.hpp"
 
+#include "backends/redis/protocol.hpp"
 #include <sallyport/error.hpp>
 #include <sallyport/lease_clock.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <string_view>
 #include <sys/epoll.h>
@@ -58,6 +60,23 @@ bool link::drop_pending() {
 
 base::failure link::unavailable(const std::string& what) {
   return {make_error_code(errc::unavailable), describe() + ": " + what};
+}
+
+base::failure link::network_failure(const base::failure& why) {
+  if (why.code != std::error_code(EKEYREJECTED, std::generic_category()))
+    return unavailable(why.detail);
+  return {
+      make_error_code(errc::store_refused),
+      describe() + ": " + why.detail +
+          "; check ca_file (who signed the server's certificate), server_name (whose it is) and "
+          "cert_file with key_file (who we are)"};
+}
+
+base::failure link::refusal(const std::string& what, const reply& said, std::string_view remedy) {
+  // Servers that are full let us in later.
+  const bool full = said.text.find("max number of clients") != std::string::npos;
+  return {full ? make_error_code(errc::unavailable) : failure_of(said).code,
+          describe() + ": it refused " + what + ": " + said.text + "; " + std::string(remedy)};
 }
 
 // Wishes of other threads: they are noted, and the pump's thread is called.
@@ -180,7 +199,7 @@ void link::dial(time_point now) {
       alarm(step.look_again);
       break;
     case net::dialer::progress::state::failed:
-      end(unavailable(step.why.detail), false);
+      end(network_failure(step.why), false);
       break;
     case net::dialer::progress::state::connected: {
       stream_ = dialer_->take();
@@ -257,10 +276,10 @@ void link::continue_greeting() {
     auto got = read(said_);
     if (!got) {
       // A server that throws us out says why first.
-      const auto refusal = std::find_if(said_.begin(), said_.end(),
-                                        [](const reply& each) { return each.is_error(); });
-      end(refusal == said_.end() ? unavailable(got.error().detail)
-                                 : unavailable("it refused: " + refusal->text),
+      const auto error = std::find_if(said_.begin(), said_.end(),
+                                      [](const reply& each) { return each.is_error(); });
+      end(error == said_.end() ? network_failure(got.error())
+                               : refusal("the connection", *error, "ask who runs the server"),
           false);
       return;
     }
@@ -283,22 +302,29 @@ base::result<std::monostate> link::judge_greeting() {
   if (said_.size() > expected_)
     return tl::unexpected(unavailable("it says more than it was asked"));
   std::size_t index = 0;
-  const auto refused = [&](bool asked, std::string_view what) -> std::optional<base::failure> {
+  const auto refused = [&](bool asked, std::string_view what,
+                           std::string_view remedy) -> std::optional<base::failure> {
     if (!asked) return std::nullopt;
     const reply& said = said_[index++];
     if (!said.is_error()) return std::nullopt;
-    return unavailable("it refused " + std::string(what) + ": " + said.text);
+    return refusal(std::string(what), said, remedy);
   };
-  if (const auto why = refused(!settings_.password.empty(), "the login")) {
+  if (const auto why =
+          refused(!settings_.password.empty(), "the login", "check the user and the password")) {
     return tl::unexpected(*why);
   }
-  if (const auto why = refused(settings_.database != 0, "the database"))
+  if (const auto why =
+          refused(settings_.database != 0, "database " + std::to_string(settings_.database),
+                  "the server's setting 'databases' says how many it has")) {
     return tl::unexpected(*why);
+  }
   if (index < prelude_count_) {
     // The name is for people who look at the server; a user without the right to set it may lock.
     if (said_[index].is_error() && said_[index].error_word() != "NOPERM" &&
         said_[index].text.find("unknown") == std::string::npos) {
-      return tl::unexpected(unavailable("it refused: " + said_[index].text));
+      return tl::unexpected(refusal("us", said_[index],
+                                    "the address may need a user and a password "
+                                    "(password_file, password_env)"));
     }
   }
   said_.erase(said_.begin(), said_.begin() + static_cast<std::ptrdiff_t>(prelude_count_));
@@ -326,7 +352,7 @@ base::result<bool> link::read(std::vector<reply>& into) {
     case net::transfer::outcome::closed:
       return base::fail(errc::unavailable, "it closed the connection");
     case net::transfer::outcome::failed:
-      return base::fail(errc::unavailable, step.why.detail);
+      return tl::unexpected(step.why);
   }
   reader_->feed(std::string_view(buffer_.data(), step.bytes));
   for (;;) {

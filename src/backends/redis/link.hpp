@@ -60,7 +60,8 @@ class link final : public net::pump::source, public std::enable_shared_from_this
     /// From now on the user reads and writes stream(), until link_down().
     virtual void link_up() = 0;
     /// The connection is lost, or (`was_up` false) an attempt has failed. The next one follows.
-    /// stream() must not be used after this returned.
+    /// stream() must not be used after this returned. `why` is `unavailable`, or `store_refused`:
+    /// what waiting does not mend, such as a wrong password.
     virtual void link_down(const base::failure& why, bool was_up) = 0;
     /// The stream is ready for these.
     virtual void link_ready(std::uint32_t events) = 0;
@@ -135,6 +136,11 @@ class link final : public net::pump::source, public std::enable_shared_from_this
   void plan(time_point when);
   [[nodiscard]] duration pause();
   [[nodiscard]] base::failure unavailable(const std::string& what);
+  /// What became of an attempt, by what the network said.
+  [[nodiscard]] base::failure network_failure(const base::failure& why);
+  /// ... and by what the server said.
+  [[nodiscard]] base::failure refusal(const std::string& what, const reply& said,
+                                      std::string_view remedy);
 
   // Constant.
   const std::shared_ptr<net::pump> pump_;

@@ -141,7 +141,7 @@ std::vector<wire_command> node::greeting() {
 base::result<std::monostate> node::greeted(const std::vector<reply>& said) {
   const server_facts facts = facts_in(said);
   if (facts.replica && how_.master_only) {
-    return base::fail(errc::unavailable,
+    return base::fail(how_.only_server ? errc::store_refused : errc::unavailable,
                       "this server is a replica, which can't grant locks; use the address of its "
                       "master, or redis+sentinel:// to be led there");
   }

@@ -46,6 +46,8 @@ class node final : public connection::owner,
     link_settings login;
     /// A replica is refused: it can't grant.
     bool master_only = true;
+    /// There is no other server to ask: a replica is a wrong address, not a master to be.
+    bool only_server = false;
   };
 
   static base::result<std::shared_ptr<node>> make(std::shared_ptr<net::pump> engine, settings how,

@@ -361,8 +361,13 @@ base::failure failure_of(const reply& error) {
       "LOADING",  "BUSY",    "READONLY", "MASTERDOWN", "CLUSTERDOWN",
       "TRYAGAIN", "MISCONF", "OOM",      "NOREPLICAS", "NOSCRIPT"};
   const bool passes = std::ranges::find(passing, error.error_word()) != passing.end();
-  return {make_error_code(passes ? errc::unavailable : errc::store_refused),
-          "the Redis server said: " + error.text};
+  std::string detail = "the Redis server said: " + error.text;
+  // What a script may not do is told in other words than what we may not.
+  if (error.error_word() == "NOPERM" ||
+      error.text.find("The user executing the script can't") != std::string::npos) {
+    detail += "; the section Permissions of docs/redis.md says what its user needs";
+  }
+  return {make_error_code(passes ? errc::unavailable : errc::store_refused), std::move(detail)};
 }
 
 base::result<acquire_answer> acquire_answer_of(const reply& said, double draw) {
