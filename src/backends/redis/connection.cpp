@@ -23,6 +23,8 @@ constexpr std::size_t worth_cutting = 64UL * 1024;
 constexpr std::uint64_t largest_record = 16UL * 1024;
 // After its first reply was overdue, a peer that does say something is asked this often.
 constexpr duration silence_patience = 1s;
+// After a shorter pause nothing is looked at: the look is a system call.
+constexpr duration worth_looking = 5ms;
 
 }  // namespace
 
@@ -74,6 +76,18 @@ connection::~connection() {
 
 bool connection::room_in_flight() {
   return in_flight_.size() < max_in_flight_ && out_.size() - out_done_ < enough_to_write;
+}
+
+void connection::look_after_pause() {
+  if (broken_ || !in_flight_.empty()) return;
+  const time_point now = lease_clock::now();
+  if (now - quiet_since_ < worth_looking) return;
+  quiet_since_ = now;
+  if (!link_->stream().peer_has_left()) return;
+  // What is put in flight now is not written, and waits for the next connection.
+  broken_ = true;
+  why_broken_ = {make_error_code(errc::unavailable), "it closed the connection"};
+  link_->alarm(now);
 }
 
 void connection::put_in_flight(std::unique_ptr<exchange> what, script_form form) {
@@ -154,6 +168,7 @@ void connection::send(std::unique_ptr<exchange> what) {
     } else {
       expect_by(what->answer_by);
       if (up_ && waiting_.empty() && room_in_flight()) {
+        look_after_pause();
         put_in_flight(std::move(what), script_form::by_name);
         if (!busy_ && !watching_output_ && gatherings_ == 0) flush();
         return;
@@ -276,6 +291,7 @@ void connection::link_up() {
     // It may have been told to leave this server while the greeting was on its way.
     if (closed_ || link_->drop_pending()) return;
     up_ = true;
+    quiet_since_ = lease_clock::now();
     last_failure_ = {};
   }
   if (const std::shared_ptr<owner> whose = owner_.lock()) whose->connected();
@@ -300,7 +316,8 @@ void connection::link_down(const base::failure& why, bool was_up) {
   }
   if (const std::shared_ptr<owner> whose = owner_.lock()) whose->disconnected(why);
   answer_lost(lost, "the connection was lost before the answer came: " + why.detail);
-  answer_all(unsent, why);
+  // To those who wait it is all the same, and may pass: another server may answer here soon.
+  answer_all(unsent, {make_error_code(errc::unavailable), why.detail});
   const base::mutex_lock lock(mutex_);
   if (!waiting_.empty()) link_->want();
 }
@@ -333,6 +350,7 @@ bool connection::take_replies() {
 void connection::finish_batch() {
   const base::mutex_lock lock(mutex_);
   busy_ = false;
+  quiet_since_ = lease_clock::now();
   send_waiting();
 }
 

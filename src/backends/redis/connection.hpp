@@ -50,6 +50,10 @@ class exchange {
 /// A script that the server does not know (NOSCRIPT) is sent again in full at once. If a later
 /// command of the same order_key is under way already, it is answered `unavailable` instead.
 ///
+/// Nobody reads while nobody waits for a reply. So before the first command after a pause the
+/// connection is looked at: one that the server has ended (a restart, its `timeout`) is made again
+/// first, and the command is not lost on it.
+///
 /// When the oldest command under way is overdue and nothing at all was heard since it was sent, the
 /// peer is taken for gone, and a new connection is made.
 /// Thread safety: all members, also from inside answered().
@@ -162,6 +166,8 @@ class connection final : public link::user, public std::enable_shared_from_this<
   void end_gathering() SALLYPORT_EXCLUDES(mutex_);
   void put_in_flight(std::unique_ptr<exchange> what, script_form form) SALLYPORT_REQUIRES(mutex_);
   [[nodiscard]] bool room_in_flight() SALLYPORT_REQUIRES(mutex_);
+  /// Looks whether a connection that was not used for a while is still there.
+  void look_after_pause() SALLYPORT_REQUIRES(mutex_);
   /// Writes what is in the buffer and what waits, as far as there is room.
   void send_waiting() SALLYPORT_REQUIRES(mutex_);
   void flush() SALLYPORT_REQUIRES(mutex_);
@@ -206,6 +212,7 @@ class connection final : public link::user, public std::enable_shared_from_this<
   std::uint64_t written_ SALLYPORT_GUARDED_BY(mutex_) = 0;        // bytes of this connection
   std::uint64_t may_have_left_ SALLYPORT_GUARDED_BY(mutex_) = 0;  // at least written_
   std::uint64_t heard_ SALLYPORT_GUARDED_BY(mutex_) = 0;          // reads that brought something
+  time_point quiet_since_ SALLYPORT_GUARDED_BY(mutex_){};         // the last replies, or the start
   time_point next_due_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
 };
 
