@@ -83,8 +83,8 @@ end
 -- The stored number of permits wins over anybody's.
 local function permits_in_use(kind, asked)
   if kind ~= 'n' then return 1 end
-  local stored = redis.call('HGET', lock, ':permits')
-  if not stored then
+  local stored = redis.pcall('HGET', lock, ':permits')
+  if type(stored) ~= 'string' then
     local head = redis.call('HGET', waiters, ':kind')
     stored = head and string.match(head, '^n(%d+)$')
   end

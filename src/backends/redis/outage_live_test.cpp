@@ -1,0 +1,373 @@
+#include "backends/redis/test_live_store.hpp"
+#include "tests/kit/shifted_clock.hpp"
+
+#include <atomic>
+#include <stop_token>
+#include <vector>
+
+// What becomes of locks when the server restarts, forgets, stands still or has its clock moved.
+namespace sallyport::redis_live {
+namespace {
+
+/// When the lease was told lost, by the lease clock. Waits for it.
+lease_clock::time_point told_lost_at(const lease_view& view) {
+  std::atomic<bool> told{false};
+  lease_clock::time_point at{};
+  const std::stop_callback heard(view.lost(), [&] {
+    at = lease_clock::now();
+    told.store(true);
+  });
+  EXPECT_TRUE(eventually([&] { return told.load(); })) << "nobody was told";
+  return at;
+}
+
+// ---- restarts ------------------------------------------------------------------------------------
+
+TEST(Restart, WithAnAppendOnlyFileKeepsLocksAndTokens) {
+  redis_server server{{.persistence = kit::redis_persistence::append_always}};
+  const auto first = open(server.port());
+  const auto second = open(server.port());
+  EXPECT_TRUE(first.capabilities().survives_store_restart);
+  mutex held_lock{first, "door", lasting(30s)};
+  mutex wanted_lock{second, "door", lasting(30s)};
+  auto held = held_lock.acquire();
+  waiter next(wanted_lock);
+  ASSERT_TRUE(waiters_become(server, "door", 1));
+
+  server.kill();
+  server.start();
+
+  EXPECT_TRUE(held.valid());
+  EXPECT_EQ(server.command({"EXISTS", "door"}).integer, 1);
+  mutex other{open(server.port()), "door", lasting()};
+  EXPECT_FALSE(other.try_acquire());
+  EXPECT_FALSE(next.done());
+  const auto token = held.token();
+  EXPECT_EQ(held.release(), release_result::released);
+  auto got = next.get();
+  ASSERT_TRUE(got);
+  EXPECT_GT(got->token(), token);
+  got->release();
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(Restart, WithAnAppendOnlyFileLetsRenewalsGoOn) {
+  redis_server server{{.persistence = kit::redis_persistence::append_always}};
+  const auto watcher = std::make_shared<metrics>();
+  auto options = quick();
+  options.watcher = watcher;
+  mutex lock{open(server.port(), options), "door", lasting(3s)};
+  auto held = lock.acquire();
+
+  server.kill();
+  server.start();
+  const auto renewed = watcher->read().renewed;
+
+  EXPECT_TRUE(eventually([&] { return watcher->read().renewed >= renewed + 2; }));
+  EXPECT_TRUE(held.valid());
+  EXPECT_EQ(held.release(), release_result::released);
+}
+
+TEST(Restart, WithoutPersistenceIsToldToTheHolderAtItsNextRenewal) {
+  redis_server server;
+  mutex lock{open(server.port()), "door", lasting(6s)};
+  auto held = lock.acquire();
+  const auto token = held.token();
+  const auto deadline = held.deadline();
+
+  server.kill();
+  server.start();
+
+  // A third of the lease, and what a connection costs: well before the deadline.
+  EXPECT_LT(told_lost_at(held), deadline - 1s);
+  EXPECT_FALSE(held.valid());
+  EXPECT_EQ(held.release(), release_result::already_lost);
+  auto again = lock.acquire();
+  EXPECT_GT(again.token(), token);
+  again.release();
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(Restart, WithoutPersistenceLetsWaitersGoOn) {
+  redis_server server;
+  const auto first = open(server.port());
+  mutex held_lock{first, "door", lasting(60s)};
+  auto held = held_lock.acquire();
+  std::vector<std::unique_ptr<mutex>> locks;
+  std::vector<waiter> waiters;
+  for (int i = 0; i < 3; ++i) {
+    locks.push_back(std::make_unique<mutex>(open(server.port()), "door", lasting()));
+    waiters.emplace_back(*locks.back());
+    ASSERT_TRUE(waiters_become(server, "door", i + 1));
+  }
+
+  server.kill();
+  server.start();
+
+  // Nobody holds it any more; they enter one after the other, each with a larger token.
+  std::vector<std::uint64_t> tokens{held.token().value()};
+  std::vector<bool> taken(waiters.size(), false);
+  for (std::size_t i = 0; i < waiters.size(); ++i) {
+    std::size_t next = waiters.size();
+    ASSERT_TRUE(eventually([&] {
+      for (std::size_t k = 0; k < waiters.size(); ++k) {
+        if (!taken[k] && waiters[k].done()) next = k;
+      }
+      return next < waiters.size();
+    }));
+    taken[next] = true;
+    auto got = waiters[next].get();
+    ASSERT_TRUE(got);
+    EXPECT_GT(got->token().value(), tokens.back());
+    tokens.push_back(got->token().value());
+    got->release();
+  }
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(FlushAll, IsToldToTheHolderAndLetsTheWaiterIn) {
+  const redis_server server;
+  mutex held_lock{open(server.port()), "door", lasting(3s)};
+  mutex wanted_lock{open(server.port()), "door", lasting(3s)};
+  auto held = held_lock.acquire();
+  const auto token = held.token();
+  waiter next(wanted_lock);
+  ASSERT_TRUE(waiters_become(server, "door", 1));
+
+  server.command({"FLUSHALL"});
+
+  auto got = next.get();
+  ASSERT_TRUE(got);
+  EXPECT_GT(got->token(), token);
+  EXPECT_TRUE(becomes_lost(held));
+  EXPECT_EQ(held.release(), release_result::already_lost);
+  EXPECT_TRUE(got->valid()) << "the late holder's release took the lock from the next one";
+  got->release();
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(FlushAll, OfSharedLocksIsToldToTheReaders) {
+  const redis_server server;
+  shared_mutex lock{open(server.port()), "book", lasting(3s)};
+  auto reader = lock.acquire_shared();
+
+  server.command({"FLUSHALL"});
+
+  EXPECT_TRUE(becomes_lost(reader));
+  EXPECT_TRUE(lock.try_acquire());
+}
+
+TEST(ScriptFlush, BetweenRequestsIsHealedOnTheSpot) {
+  const redis_server server;
+  mutex lock{open(server.port()), "door", lasting()};
+  for (int i = 0; i < 20; ++i) {
+    server.command({"SCRIPT", "FLUSH"});
+    auto held = lock.try_acquire();
+    ASSERT_TRUE(held);
+    server.command({"SCRIPT", "FLUSH"});
+    ASSERT_EQ(held->release(), release_result::released);
+  }
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(ScriptFlush, DuringRequestsBreaksNoLock) {
+  const redis_server server;
+  const auto store = open(server.port());
+  std::atomic<bool> enough{false};
+  background flusher([&] {
+    auto probe = server.probe();
+    while (!enough.load()) probe.expect({"SCRIPT", "FLUSH"});
+    return true;
+  });
+  std::atomic<int> inside{0};
+  std::vector<background<int>> workers;
+  for (int i = 0; i < 4; ++i) {
+    workers.emplace_back([&, i] {
+      mutex lock{i % 2 == 0 ? store : open(server.port()), "door", lasting()};
+      int entered = 0;
+      for (int turn = 0; turn < 25; ++turn) {
+        auto held = lock.acquire();
+        EXPECT_EQ(inside.fetch_add(1), 0);
+        ++entered;
+        inside.fetch_sub(1);
+        EXPECT_EQ(held.release(), release_result::released);
+      }
+      return entered;
+    });
+  }
+  for (auto& each : workers) EXPECT_EQ(each.get(), 25);
+  enough.store(true);
+  flusher.get();
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+// ---- servers that stand still --------------------------------------------------------------------
+
+TEST(Standstill, LongerThanTheRequestTimeoutIsSurvived) {
+  const redis_server server;
+  auto probe = server.probe();
+  mutex lock{open(server.port()), "door", lasting(10s)};
+  auto held = lock.acquire();
+
+  probe.send({"DEBUG", "SLEEP", "1.2"});  // the time-out is 500 ms
+  const auto result = held.release();
+  probe.receive();
+
+  EXPECT_NE(result, release_result::already_lost);
+  auto again = lock.acquire();
+  EXPECT_TRUE(again.valid());
+  again.release();
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(Standstill, InMidAcquireEndsWithALockOrNothing) {
+  const redis_server server;
+  auto probe = server.probe();
+  const auto store = open(server.port());
+  mutex lock{store, "door", lasting(10s)};
+
+  probe.send({"DEBUG", "SLEEP", "1.2"});
+  const told error = error_of([&] { static_cast<void>(lock.try_acquire()); });
+  EXPECT_TRUE(error.code == errc::outcome_unknown || error.code == errc::unavailable) << error.text;
+  probe.receive();
+
+  // What the late request did is taken back in the background.
+  EXPECT_TRUE(nothing_is_left(server));
+  EXPECT_TRUE(lock.try_acquire());
+}
+
+TEST(Standstill, OfWritesIsWaitedOut) {
+  const redis_server server;
+  mutex lock{open(server.port()), "door", lasting(10s)};
+  server.command({"CLIENT", "PAUSE", "1500", "WRITE"});
+
+  auto held = lock.acquire();
+
+  EXPECT_TRUE(held.valid());
+  EXPECT_EQ(held.release(), release_result::released);
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+/// Whether the loss was told when the deadline passed: never later than a busy machine may be.
+void expect_told_at_deadline(const lease& held) {
+  const auto at = told_lost_at(held);
+  const auto deadline = held.deadline();
+  EXPECT_GE(at, deadline - 1ms);
+  EXPECT_LE(at, deadline + 250ms);
+}
+
+TEST(Standstill, LongerThanTheLeaseIsToldAtTheDeadline) {
+  const redis_server server;
+  auto probe = server.probe();
+  mutex lock{open(server.port()), "door", lasting(1500ms)};
+  auto held = lock.acquire();
+
+  probe.send({"DEBUG", "SLEEP", "3"});
+  expect_told_at_deadline(held);
+
+  EXPECT_FALSE(held.valid());
+  EXPECT_EQ(held.release(), release_result::already_lost);
+  probe.receive();
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(Standstill, OfAllClientsIsToldAtTheDeadline) {
+  const redis_server server;
+  mutex lock{open(server.port()), "door", lasting(1500ms)};
+  auto held = lock.acquire();
+
+  server.command({"CLIENT", "PAUSE", "3000", "ALL"});
+
+  expect_told_at_deadline(held);
+}
+
+TEST(Standstill, OfTheProcessIsToldAtTheDeadline) {
+  redis_server server;
+  mutex lock{open(server.port()), "door", lasting(1500ms)};
+  auto held = lock.acquire();
+
+  server.pause();
+  expect_told_at_deadline(held);
+  server.resume();
+
+  auto again = lock.acquire();
+  EXPECT_GT(again.token(), held.token());
+}
+
+// ---- the server's wall clock ---------------------------------------------------------------------
+
+class ClockStep : public testing::TestWithParam<std::chrono::hours> {
+ protected:
+  kit::shifted_clock clock_;
+  redis_server server_{{.clock = &clock_}};
+};
+
+TEST_P(ClockStep, MayLetTwoInButTheGateRefusesTheLateOne) {
+  const auto first = open(server_.port());
+  const auto second = open(server_.port());
+  mutex held_lock{first, "door", lasting(30s)};
+  mutex wanted_lock{second, "door", lasting(30s)};
+  fence::memory_gate gate;
+  int written = 0;
+  auto held = held_lock.acquire();
+  ASSERT_EQ(gate.run(held, [&] { written = 1; }), fence::verdict::passed);
+
+  clock_.step(GetParam());
+  // Forwards the grant has ended by the server's clock, and the next one enters. Backwards it lives
+  // for an hour longer, and ends when it is released.
+  if (GetParam() < 0h) held.release();
+  auto next = wanted_lock.acquire();
+
+  EXPECT_GT(next.token(), held.token()) << "tokens keep their order whatever the clock does";
+  EXPECT_EQ(gate.run(next, [&] { written = 2; }), fence::verdict::passed);
+  EXPECT_EQ(gate.run(held, [&] { written = 3; }), fence::verdict::stale);
+  EXPECT_EQ(written, 2);
+}
+
+TEST_P(ClockStep, KeepsTokensInOrderOverALostCounter) {
+  mutex lock{open(server_.port()), "door", lasting(30s)};
+  std::vector<std::uint64_t> tokens;
+  for (int i = 0; i < 3; ++i) {
+    auto held = lock.acquire();
+    tokens.push_back(held.token().value());
+    clock_.step(GetParam());
+    held.release();
+  }
+  EXPECT_TRUE(std::is_sorted(tokens.begin(), tokens.end()));
+  EXPECT_EQ(std::adjacent_find(tokens.begin(), tokens.end()), tokens.end());
+}
+
+TEST_P(ClockStep, LetsWaitersGoOn) {
+  mutex held_lock{open(server_.port()), "door", lasting(30s)};
+  mutex wanted_lock{open(server_.port()), "door", lasting(30s)};
+  auto held = held_lock.acquire();
+  waiter next(wanted_lock);
+  ASSERT_TRUE(waiters_become(server_, "door", 1));
+
+  clock_.step(GetParam());
+  held.release();
+
+  auto got = next.get();
+  ASSERT_TRUE(got);
+  EXPECT_GT(got->token(), held.token());
+}
+
+TEST_P(ClockStep, LeavesNoSharedLockBehind) {
+  shared_mutex lock{open(server_.port()), "book", lasting(2s)};
+  auto reader = lock.acquire_shared();
+  clock_.step(GetParam());
+  reader.release();
+
+  auto writer = lock.try_acquire_for(patience);
+
+  EXPECT_TRUE(writer);
+}
+
+INSTANTIATE_TEST_SUITE_P(Hours, ClockStep,
+                         testing::Values(std::chrono::hours{1}, std::chrono::hours{-1}),
+                         [](const auto& step) {
+                           return step.param > std::chrono::hours{0} ? "forwards" : "backwards";
+                         });
+
+}  // namespace
+}  // namespace sallyport::redis_live
