@@ -11,7 +11,7 @@ Modes:
   all      (default) every stage: install, build, unit, layering, kit, contract, redis, crash, command,
            package, examples, simulator, asan, tsan, format; about 15 minutes from nothing on two cores
   quick    unit, layering, kit, contract, command and 1,000 simulated seeds; under 3 minutes once built
-  long     like all, with 50,000 simulated seeds
+  long     like all, with 50,000 simulated seeds and the whole contract suite in every set-up
   lint     format, and clang-tidy over all sources
 
 On Debian 12 nothing but git and bash is needed beforehand: missing packages are installed with
@@ -189,6 +189,11 @@ redis_stage() {
   tests release -L '^(redis|interop)$' -j4
 }
 
+# What takes too long for every day: the whole contract suite in every set-up.
+long_stage() {
+  tests release -L '^long$' -j4
+}
+
 # Processes that are killed and stopped.
 crash_stage() {
   tests release -L '^crash$'
@@ -206,7 +211,7 @@ package_stage() {
 
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|threads|layering|kit|contract|redis|interop|crash|cli|install|sim|sim-smoke)$'
+  tests release -LE '^(unit|threads|layering|kit|contract|redis|interop|crash|long|cli|install|sim|sim-smoke)$'
 }
 
 # simulate SEEDS
@@ -297,6 +302,7 @@ case "$mode" in
     stage package 30 package_stage
     stage examples 20 examples_stage
     if [[ $mode == long ]]; then
+      stage long 600 long_stage
       stage simulator 600 simulator_stage 50000
     else
       stage simulator 60 simulator_stage 5000

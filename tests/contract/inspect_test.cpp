@@ -276,8 +276,10 @@ TEST_F(BreakLock, TakesOnePermitAndLeavesTheOthers) {
     EXPECT_EQ(error_of([&] { semaphore{admin, "pool", 2}; }), errc::not_supported);
     return;
   }
-  semaphore pool{open("one"), "pool", 2, lasting()};
-  semaphore other{open("two"), "pool", 2, lasting()};
+  // A holder that does not listen hears of it at its next renewal: after two seconds.
+  const lock_options renewed{.lease_length = 6s, .local_turns = 1};
+  semaphore pool{open("one"), "pool", 2, renewed};
+  semaphore other{open("two"), "pool", 2, renewed};
   const auto broken = pool.acquire();
   const auto kept = other.acquire();
   const auto seen = admin.who("pool");
