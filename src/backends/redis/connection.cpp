@@ -4,6 +4,7 @@
 #include <sallyport/lease_clock.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <iterator>
 #include <string_view>
@@ -91,6 +92,15 @@ void connection::look_after_pause() {
 }
 
 void connection::put_in_flight(std::unique_ptr<exchange> what, script_form form) {
+  if (what->command.asking) {
+    flight before;
+    before.first_byte = written_ + (out_.size() - out_done_);
+    before.heard_before = heard_;
+    before.silent_by = what->answer_by;
+    constexpr std::array<std::string_view, 1> asking{"ASKING"};
+    append_command(out_, asking);
+    in_flight_.push(std::move(before));
+  }
   flight one;
   one.order_key = what->order_key;
   one.script = what->command.script;
@@ -245,6 +255,12 @@ void connection::retarget(net::endpoint where) {
 
 void connection::drop(base::failure why) {
   link_->drop(std::move(why));
+  const base::mutex_lock lock(mutex_);
+  up_ = false;
+}
+
+void connection::rest(base::failure why) {
+  link_->rest(std::move(why));
   const base::mutex_lock lock(mutex_);
   up_ = false;
 }

@@ -47,6 +47,8 @@ class exchange {
 /// dealing with replies; then that one writes when it is through, once for all that has gathered.
 /// Reading happens on the pump's thread.
 ///
+/// A command that is `asking` follows an ASKING of its own, whose reply nobody sees.
+///
 /// A script that the server does not know (NOSCRIPT) is sent again in full at once. If a later
 /// command of the same order_key is under way already, it is answered `unavailable` instead.
 ///
@@ -116,6 +118,8 @@ class connection final : public link::user, public std::enable_shared_from_this<
   void retarget(net::endpoint where) SALLYPORT_EXCLUDES(mutex_);
   /// Ends the present connection and makes a new one.
   void drop(base::failure why) SALLYPORT_EXCLUDES(mutex_);
+  /// Ends the present connection; the next one is made when something is sent.
+  void rest(base::failure why) SALLYPORT_EXCLUDES(mutex_);
   /// For good: what was sent is answered outcome_unknown, the rest and all that comes later
   /// `closed`.
   void close() SALLYPORT_EXCLUDES(mutex_);
@@ -214,6 +218,17 @@ class connection final : public link::user, public std::enable_shared_from_this<
   std::uint64_t heard_ SALLYPORT_GUARDED_BY(mutex_) = 0;          // reads that brought something
   time_point quiet_since_ SALLYPORT_GUARDED_BY(mutex_){};         // the last replies, or the start
   time_point next_due_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
+};
+
+/// Says nothing and takes everybody: for servers that are only asked where others are.
+class quiet_owner final : public connection::owner {
+ public:
+  std::vector<wire_command> greeting() override { return {}; }
+  base::result<std::monostate> greeted(const std::vector<reply>& /*said*/) override {
+    return std::monostate{};
+  }
+  void connected() override {}
+  void disconnected(const base::failure& /*why*/) override {}
 };
 
 }  // namespace sallyport::backends::redis

@@ -637,6 +637,56 @@ TEST_F(Connection, SendsAScriptInFullWhenTheServerDoesNotKnowIt) {
   EXPECT_EQ(one->said->integer, 1);
 }
 
+TEST_F(Connection, AsksBeforeACommandWhoseSlotIsOnItsWay) {
+  connect();
+  auto into = std::make_shared<ending>();
+  auto moved = exchange_with(plain_command({"ONE"}), into);
+  moved->command.asking = true;
+  connection_->send(std::move(moved));
+  const auto two = send("TWO");
+  EXPECT_EQ(server_.received(), wire("ASKING") + wire("ONE") + wire("TWO"));
+
+  server_.say("+OK\r\n+1\r\n+2\r\n");
+
+  ASSERT_TRUE(run([&] { return into->replied("1") && two->replied("2"); }));
+  EXPECT_FALSE(connection_->unfinished());
+}
+
+TEST_F(Connection, AsksAgainBeforeAScriptThatIsSentInFull) {
+  connect();
+  auto into = std::make_shared<ending>();
+  auto moved = exchange_with(call_of(script(), 0), into);
+  moved->command.asking = true;
+  connection_->send(std::move(moved));
+  ASSERT_EQ(server_.take(), wire("ASKING") + by_name);
+
+  server_.say("+OK\r\n-NOSCRIPT No matching script.\r\n");
+  ASSERT_TRUE(run([&] { return server_.received() == wire("ASKING") + in_full; }));
+  server_.say("+OK\r\n:1\r\n");
+
+  ASSERT_TRUE(run([&] { return into->times == 1; }));
+  EXPECT_EQ(into->said->integer, 1);
+}
+
+TEST_F(Connection, RestsUntilSomethingIsSent) {
+  connect();
+  const auto lost = send("LOST");
+  ASSERT_TRUE(run([&] { return !server_.received().empty(); }));
+  server_.take();
+
+  connection_->rest({make_error_code(errc::unavailable), "nobody needs it"});
+  ASSERT_TRUE(run([&] { return lost->unknown(); }));
+  const time_point until = lease_clock::now() + 100ms;
+  while (lease_clock::now() < until) pump_->run_once(until);
+  EXPECT_FALSE(server_.accept());
+
+  const auto next = send("NEXT");
+  welcome(server_);
+  ASSERT_TRUE(run([&] { return server_.received() == wire("NEXT"); }));
+  server_.say("+1\r\n");
+  ASSERT_TRUE(run([&] { return next->replied("1"); }));
+}
+
 TEST_F(Connection, SendsTheTextOfAScriptOnlyOnce) {
   connect();
   const auto one = send_script(1);

@@ -98,6 +98,17 @@ void link::drop(base::failure why) {
   alarm(lease_clock::now());
 }
 
+void link::rest(base::failure why) {
+  {
+    const base::mutex_lock lock(mutex_);
+    wishes_.wanted = false;
+    wishes_.eager = false;
+    wishes_.rest = true;
+    wishes_.drop = std::move(why);
+  }
+  alarm(lease_clock::now());
+}
+
 void link::retarget(net::endpoint where) {
   {
     const base::mutex_lock lock(mutex_);
@@ -128,7 +139,7 @@ void link::due(time_point now) {
   const wishes asked = take_wishes();
   const std::shared_ptr<user> whose = user_.lock();
   if (asked.closed || !whose) return;
-  wanted_ = wanted_ || asked.wanted;
+  wanted_ = (wanted_ && !asked.rest) || asked.wanted;
   if (asked.drop) {
     if (stage_ == stage::up) {
       end(*asked.drop, true);

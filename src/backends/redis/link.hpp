@@ -81,7 +81,10 @@ class link final : public net::pump::source, public std::enable_shared_from_this
   void want() SALLYPORT_EXCLUDES(mutex_);
   /// Ends the present connection or attempt and makes another. From any thread.
   void drop(base::failure why) SALLYPORT_EXCLUDES(mutex_);
-  /// The same, and the next one goes elsewhere. From any thread.
+  /// Ends the present connection or attempt, and makes no other until somebody wants one. From any
+  /// thread.
+  void rest(base::failure why) SALLYPORT_EXCLUDES(mutex_);
+  /// As drop, and the next one goes elsewhere. From any thread.
   void retarget(net::endpoint where) SALLYPORT_EXCLUDES(mutex_);
   /// For good. The user is told nothing any more, but for what is just being told. From any thread.
   void close() SALLYPORT_EXCLUDES(mutex_);
@@ -120,6 +123,7 @@ class link final : public net::pump::source, public std::enable_shared_from_this
     bool wanted = false;
     bool eager = false;
     bool closed = false;
+    bool rest = false;
     std::optional<base::failure> drop;
   };
 

@@ -105,6 +105,14 @@ void subscriber::retarget(net::endpoint where) { link_->retarget(std::move(where
 
 void subscriber::drop(base::failure why) { link_->drop(std::move(why)); }
 
+void subscriber::rest(base::failure why) {
+  {
+    const base::mutex_lock lock(mutex_);
+    channels_.clear();
+  }
+  link_->rest(std::move(why));
+}
+
 void subscriber::close() {
   {
     const base::mutex_lock lock(mutex_);
@@ -240,7 +248,7 @@ bool subscriber::hear_unsubscribed(const reply& channel) {
     if (channels_.erase(channel.text) == 0) return true;
   }
   if (const std::shared_ptr<listener> whose = listener_.lock()) {
-    whose->refused(channel.text, "the server has ended the subscription");
+    whose->ended(channel.text);
   }
   return true;
 }

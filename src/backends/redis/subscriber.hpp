@@ -55,6 +55,9 @@ class subscriber final : public link::user, public std::enable_shared_from_this<
     virtual void lost(const base::failure& why) = 0;
     /// The server does not let us listen to this channel; it is forgotten.
     virtual void refused(std::string_view channel, std::string_view servers_words) = 0;
+    /// The server has ended the subscription by itself, since the slot of a sharded channel has
+    /// moved; it is forgotten.
+    virtual void ended(std::string_view /*channel*/) {}
   };
 
   /// Fails when the files that TLS needs can't be read.
@@ -73,6 +76,8 @@ class subscriber final : public link::user, public std::enable_shared_from_this<
   void retarget(net::endpoint where);
   /// Ends the present connection and makes a new one.
   void drop(base::failure why);
+  /// Forgets all channels and ends the connection; the next channel makes a new one.
+  void rest(base::failure why) SALLYPORT_EXCLUDES(mutex_);
   void close() SALLYPORT_EXCLUDES(mutex_);
 
   // link::user

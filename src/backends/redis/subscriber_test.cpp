@@ -30,6 +30,7 @@ class recording_listener final : public subscriber::listener {
   void refused(std::string_view channel, std::string_view words) override {
     add("refused ", std::string(channel) + " " + std::string(words));
   }
+  void ended(std::string_view channel) override { add("ended ", channel); }
 
   std::vector<std::string> heard;
   std::string why_lost;
@@ -169,6 +170,23 @@ TEST_F(Subscriber, TellsWhatTheServerRefuses) {
   ASSERT_TRUE(run([&] { return listener_->heard.size() == 3; }));
   EXPECT_EQ(listener_->heard[1], "refused d NOPERM no such channel for you");
   EXPECT_EQ(listener_->heard[2], "subscribed e");
+}
+
+TEST_F(Subscriber, TellsThatTheServerHasEndedASubscription) {
+  open();
+  subscriber_->subscribe("c", true);
+  welcome();
+  ASSERT_TRUE(run([&] { return server_.take() == wire({"SSUBSCRIBE", "c"}); }));
+  server_.say(told("ssubscribe", "c", ":1\r\n") + told("sunsubscribe", "c", ":0\r\n"));
+  ASSERT_TRUE(run([&] { return listener_->heard.size() == 2; }));
+  EXPECT_EQ(listener_->heard[1], "ended c");
+
+  subscriber_->subscribe("c", true);
+
+  ASSERT_TRUE(run([&] { return server_.take() == wire({"SSUBSCRIBE", "c"}); }));
+  server_.say("-MOVED 7365 127.0.0.1:7001\r\n");
+  ASSERT_TRUE(run([&] { return listener_->heard.size() == 3; }));
+  EXPECT_EQ(listener_->heard[2], "refused c MOVED 7365 127.0.0.1:7001");
 }
 
 TEST_F(Subscriber, AsksWhetherAQuietServerIsThere) {
