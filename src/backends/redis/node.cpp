@@ -5,6 +5,7 @@
 #include <sallyport/lease_clock.hpp>
 
 #include <array>
+#include <charconv>
 #include <utility>
 
 namespace sallyport::backends::redis {
@@ -15,28 +16,78 @@ constexpr std::array all_scripts{&scripts::acquire,    &scripts::acquire_many, &
                                  &scripts::leave_many, &scripts::raise,        &scripts::renew,
                                  &scripts::renew_many, &scripts::set_value,    &scripts::who};
 
-/// A command whose reply is of no interest: what it is for shows elsewhere.
-class unheeded final : public exchange {
+/// Raises a slot's counter. If that fails, what was to be drawn behind it has failed as well, and it
+/// is raised before the next.
+class raise_exchange final : public exchange {
  public:
-  void answered(base::result<reply> /*said*/) override {}
+  raise_exchange(std::weak_ptr<node> home, std::uint32_t slot)
+      : home_(std::move(home)), slot_(slot) {}
+  void answered(base::result<reply> said) override {
+    if (said && !said->is_error()) return;
+    if (const auto home = home_.lock()) home->forget_slot(slot_);
+  }
+
+ private:
+  const std::weak_ptr<node> home_;
+  const std::uint32_t slot_;
 };
 
+connection::settings settings_of(const link_settings& login, std::string_view what_for) {
+  return {.where = login.where,
+          .tls = login.tls,
+          .user = login.user,
+          .password = login.password,
+          .client_name = login.client_name + std::string(what_for),
+          .database = login.database,
+          .connect_timeout = login.connect_timeout};
+}
+
+/// Words with which a node says that a slot is not its own, or not at the moment.
+bool about_a_slot(std::string_view word) {
+  return word == "MOVED" || word == "ASK" || word == "TRYAGAIN" || word == "CLUSTERDOWN";
+}
+
+/// Sharded channels, without which a slot's waiters can't be told, are there from 7.0 on.
+bool has_sharded_channels(std::string_view version) {
+  unsigned major = 0;
+  std::from_chars(version.data(), version.data() + version.size(), major);
+  return version.empty() || major >= 7;
+}
+
 }  // namespace
+
+/// The second connection greets as the first does, so that it knows the scripts and refuses a
+/// replica; but what becomes of it is nobody else's business.
+class node::witness_owner final : public connection::owner {
+ public:
+  explicit witness_owner(std::weak_ptr<node> whose) : node_(std::move(whose)) {}
+
+  std::vector<wire_command> greeting() override {
+    const auto home = node_.lock();
+    return home ? home->greeting() : std::vector<wire_command>{};
+  }
+  base::result<std::monostate> greeted(const std::vector<reply>& said) override {
+    const auto home = node_.lock();
+    if (!home) return base::fail(errc::closed, "the client was closed");
+    return home->greeted(said);
+  }
+  void connected() override {}
+  void disconnected(const base::failure& /*why*/) override {
+    if (const auto home = node_.lock()) {
+      home->witness_generation_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  const std::weak_ptr<node> node_;
+};
 
 base::result<std::shared_ptr<node>> node::make(std::shared_ptr<net::pump> engine, settings how,
                                                std::shared_ptr<const protocol> speech,
                                                std::weak_ptr<node_listener> whose) {
   auto made = std::make_shared<node>(engine, how, std::move(speech), std::move(whose));
   const link_settings& login = how.login;
-  auto commands = connection::make(engine,
-                                   {.where = login.where,
-                                    .tls = login.tls,
-                                    .user = login.user,
-                                    .password = login.password,
-                                    .client_name = login.client_name,
-                                    .database = login.database,
-                                    .connect_timeout = login.connect_timeout},
-                                   made);
+  auto commands = connection::make(engine, settings_of(login, ""), made);
   if (!commands) return tl::unexpected(commands.error());
   made->commands_ = std::move(*commands);
   auto notices = subscriber::make(engine,
@@ -63,20 +114,46 @@ node::node(std::shared_ptr<net::pump> engine, settings how, std::shared_ptr<cons
   if (!sharded()) raises_.emplace(0, speech_->raise());
 }
 
-void node::use_slot(const lock_place& place) {
+void node::prepare(std::uint32_t slot, const wire_command& command) {
   if (!sharded()) return;
+  auto first = std::make_unique<raise_exchange>(weak_from_this(), slot);
   {
     const base::mutex_lock lock(mutex_);
-    wire_command raise = call_of(scripts::raise, 1);
-    place.add_counter(raise);
-    if (!raises_.emplace(place.slot(), std::move(raise)).second) return;
+    if (raises_.contains(slot)) return;
+    const std::string counter = counter_in(command);
+    if (counter.empty()) return;
+    first->command = call_of(scripts::raise, 1);
+    first->command.add(counter);
+    raises_.emplace(slot, first->command);
   }
   // The next command follows on the same connection; on a later one the greeting raises it.
-  auto first = std::make_unique<unheeded>();
-  first->command = call_of(scripts::raise, 1);
-  place.add_counter(first->command);
   first->answer_by = lease_clock::now() + how_.login.connect_timeout;
   commands_->send(std::move(first));
+}
+
+void node::forget_slot(std::uint32_t slot) {
+  const base::mutex_lock lock(mutex_);
+  raises_.erase(slot);
+}
+
+base::result<std::shared_ptr<connection>> node::witness() {
+  const base::mutex_lock lock(mutex_);
+  if (closed_) return base::fail(errc::closed, "the client was closed");
+  if (witness_) return witness_;
+  auto greeter = std::make_shared<witness_owner>(weak_from_this());
+  link_settings login = how_.login;
+  login.where = where_;
+  auto made = connection::make(pump_, settings_of(login, ":replicas"), greeter);
+  if (!made) return tl::unexpected(made.error());
+  witness_owner_ = std::move(greeter);
+  witness_ = std::move(*made);
+  return witness_;
+}
+
+bool node::unfinished() {
+  if (commands_->unfinished()) return true;
+  const base::mutex_lock lock(mutex_);
+  return witness_ && witness_->unfinished();
 }
 
 bool node::listens(const lock_place& place, time_point now) {
@@ -84,7 +161,8 @@ bool node::listens(const lock_place& place, time_point now) {
   const std::string channel = place.channel_of(speech_->how().client);
   {
     const base::mutex_lock lock(mutex_);
-    const auto [found, fresh] = channels_.try_emplace(channel, channel_state{.since = now});
+    const auto [found, fresh] =
+        channels_.try_emplace(channel, channel_state{.since = now, .missed = false});
     if (!fresh) {
       return found->second.state != hearing_state::asked ||
              now - found->second.since > subscription_patience;
@@ -94,18 +172,50 @@ bool node::listens(const lock_place& place, time_point now) {
   return false;
 }
 
+void node::listen(const std::string& channel, time_point now) {
+  {
+    const base::mutex_lock lock(mutex_);
+    const channel_state begun{.since = now, .missed = true};
+    if (!channels_.try_emplace(channel, begun).second) return;
+  }
+  subscribe(channel);
+}
+
 void node::retarget(const net::endpoint& where) {
+  std::shared_ptr<connection> witness;
   {
     const base::mutex_lock lock(mutex_);
     where_ = where;
+    witness = witness_;
   }
   commands_->retarget(where);
   notices_->retarget(where);
+  if (witness) witness->retarget(where);
+}
+
+void node::rest(const base::failure& why) {
+  std::shared_ptr<connection> witness;
+  {
+    const base::mutex_lock lock(mutex_);
+    channels_.clear();
+    raises_.clear();
+    witness = witness_;
+  }
+  commands_->rest(why);
+  notices_->rest(why);
+  if (witness) witness->rest(why);
 }
 
 void node::close() {
+  std::shared_ptr<connection> witness;
+  {
+    const base::mutex_lock lock(mutex_);
+    closed_ = true;
+    witness = witness_;
+  }
   commands_->close();
   notices_->close();
+  if (witness) witness->close();
 }
 
 std::optional<server_facts> node::facts() {
@@ -149,11 +259,22 @@ base::result<std::monostate> node::greeted(const std::vector<reply>& said) {
     return base::fail(errc::store_refused,
                       "this server is a node of a cluster; use redis+cluster:// for its address");
   }
+  if (speech_->how().cluster && !facts.version.empty()) {
+    if (!facts.cluster) {
+      return base::fail(errc::store_refused,
+                        "this server is no node of a cluster; use redis:// for its address");
+    }
+    if (!has_sharded_channels(facts.version)) {
+      return base::fail(errc::store_refused,
+                        "this node runs Redis " + facts.version +
+                            ", and locks in a cluster need 7.0 or later (sharded channels); "
+                            "upgrade it, or use a single server or sentinels");
+    }
+  }
   const std::size_t scripts_from = questions_about_a_server().size();
   for (std::size_t i = scripts_from; i < said.size(); ++i) {
     // A counter whose slot has moved away is raised where it went.
-    const std::string_view word = said[i].error_word();
-    if (word == "MOVED" || word == "ASK" || word == "TRYAGAIN" || word == "CLUSTERDOWN") continue;
+    if (about_a_slot(said[i].error_word())) continue;
     if (said[i].is_error()) return tl::unexpected(failure_of(said[i]));
   }
   const base::mutex_lock lock(mutex_);
@@ -188,6 +309,9 @@ void node::subscribed(std::string_view channel) {
     const auto found = channels_.find(std::string(channel));
     if (found != channels_.end()) {
       found->second.state = hearing_state::confirmed;
+      // Of a slot's first waiters nobody has missed anything, and they ask again soon: with many
+      // slots it would cost too much to let everybody ask for each.
+      if (sharded() && !std::exchange(found->second.missed, false)) return;
       if (!sharded()) only_channel_confirmed_.store(true, std::memory_order_relaxed);
     }
   }
@@ -203,11 +327,32 @@ void node::lost(const base::failure& /*why*/) {
   only_channel_confirmed_.store(false, std::memory_order_relaxed);
   const time_point now = lease_clock::now();
   for (auto& [channel, state] : channels_) {
-    if (state.state == hearing_state::confirmed) state = {hearing_state::asked, now};
+    if (state.state == hearing_state::confirmed) state = {hearing_state::asked, now, true};
   }
 }
 
+void node::ended(std::string_view channel) {
+  {
+    const base::mutex_lock lock(mutex_);
+    const auto found = channels_.find(std::string(channel));
+    if (found != channels_.end()) found->second = {hearing_state::asked, lease_clock::now(), true};
+  }
+  // Its refusal will say where the slot has gone.
+  subscribe(channel);
+}
+
 void node::refused(std::string_view channel, std::string_view servers_words) {
+  reply words;
+  words.what = reply::kind::error;
+  words.text = servers_words;
+  if (sharded() && about_a_slot(words.error_word())) {
+    {
+      const base::mutex_lock lock(mutex_);
+      channels_.erase(std::string(channel));
+    }
+    if (const auto told = listener_.lock()) told->channel_moved(channel, words, shared_from_this());
+    return;
+  }
   {
     const base::mutex_lock lock(mutex_);
     const auto found = channels_.find(std::string(channel));

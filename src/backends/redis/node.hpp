@@ -9,6 +9,7 @@
 #include "net/pump.hpp"
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>
@@ -18,6 +19,8 @@
 #include <vector>
 
 namespace sallyport::backends::redis {
+
+class node;
 
 /// What a node tells its client; on the pump's thread, without a mutex.
 class node_listener {
@@ -32,10 +35,14 @@ class node_listener {
   virtual void gap_ended() = 0;
   /// The command connection broke or could not be made.
   virtual void node_lost(const net::endpoint& where, const base::failure& why) = 0;
+  /// The node does not serve this channel any more: its slot is elsewhere, as `words` (MOVED ...)
+  /// say, or nowhere for the moment.
+  virtual void channel_moved(std::string_view channel, const reply& words,
+                             const std::shared_ptr<node>& from) = 0;
 };
 
 /// One server that grants locks: the connection for commands and, once anybody waits, the one for
-/// notices.
+/// notices; with the option replicas=N also one on which replicas are waited for.
 /// Thread safety: all members.
 class node final : public connection::owner,
                    public subscriber::listener,
@@ -59,17 +66,34 @@ class node final : public connection::owner,
 
   [[nodiscard]] connection& commands() noexcept { return *commands_; }
 
-  /// Before the first grant in a slot on every connection its counter is raised.
-  void use_slot(const lock_place& place) SALLYPORT_EXCLUDES(mutex_);
+  /// Call before a command is sent: in a cluster the counter of a slot is raised before anything
+  /// is drawn from it here, and again on every new connection. Elsewhere the greeting does it.
+  void prepare(std::uint32_t slot, const wire_command& command) SALLYPORT_EXCLUDES(mutex_);
+  /// The slot has gone to another node: when it comes back, its counter is raised again.
+  void forget_slot(std::uint32_t slot) SALLYPORT_EXCLUDES(mutex_);
   /// Whether a waiter of this slot would be heard: a channel is subscribed if it is not yet. Also
   /// true when listening has turned out to be impossible or takes too long: then waiters live on
   /// their heartbeats.
   [[nodiscard]] bool listens(const lock_place& place, time_point now) SALLYPORT_EXCLUDES(mutex_);
+  /// Opens the channel of a slot that has come here, for waiters that were heard elsewhere before.
+  void listen(const std::string& channel, time_point now) SALLYPORT_EXCLUDES(mutex_);
   void subscribe(std::string_view channel) { notices_->subscribe(channel, sharded()); }
   void unsubscribe(std::string_view channel) { notices_->unsubscribe(channel); }
 
+  /// Where commands go whose effect has to reach replicas: WAIT holds up whatever comes behind it.
+  /// Made when first asked for.
+  [[nodiscard]] base::result<std::shared_ptr<connection>> witness() SALLYPORT_EXCLUDES(mutex_);
+  /// Changes whenever that connection ends. On the pump's thread: two replies came over one
+  /// connection if it did not change between them.
+  [[nodiscard]] std::uint64_t witness_generation() const noexcept {
+    return witness_generation_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool unfinished() SALLYPORT_EXCLUDES(mutex_);
+
   void retarget(const net::endpoint& where) SALLYPORT_EXCLUDES(mutex_);
-  void close();
+  /// Nobody needs it for now: it ends its connections and makes no new ones until a command comes.
+  void rest(const base::failure& why) SALLYPORT_EXCLUDES(mutex_);
+  void close() SALLYPORT_EXCLUDES(mutex_);
 
   /// What the server said of itself at the last greeting; nothing: it was never reached.
   [[nodiscard]] std::optional<server_facts> facts() SALLYPORT_EXCLUDES(mutex_);
@@ -89,16 +113,19 @@ class node final : public connection::owner,
   void lost(const base::failure& why) override SALLYPORT_EXCLUDES(mutex_);
   void refused(std::string_view channel, std::string_view servers_words) override
       SALLYPORT_EXCLUDES(mutex_);
+  void ended(std::string_view channel) override SALLYPORT_EXCLUDES(mutex_);
 
   /// So long a new waiter's first question is asked without queueing, while the channel is not
   /// confirmed yet.
   static constexpr duration subscription_patience = std::chrono::milliseconds{250};
 
  private:
+  class witness_owner;
   enum class hearing_state : std::uint8_t { asked, confirmed, impossible };
   struct channel_state {
     hearing_state state = hearing_state::asked;
     time_point since{};
+    bool missed = false;  // somebody waits who was heard before, here or elsewhere
   };
 
   [[nodiscard]] bool sharded() const noexcept { return speech_->how().cluster; }
@@ -112,10 +139,14 @@ class node final : public connection::owner,
 
   // Outside of a cluster there is one channel; that it is confirmed is looked at for every waiter.
   std::atomic<bool> only_channel_confirmed_{false};
+  std::atomic<std::uint64_t> witness_generation_{0};
 
   base::mutex mutex_;
   net::endpoint where_ SALLYPORT_GUARDED_BY(mutex_);
   bool ever_connected_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  bool closed_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<witness_owner> witness_owner_ SALLYPORT_GUARDED_BY(mutex_);
+  std::shared_ptr<connection> witness_ SALLYPORT_GUARDED_BY(mutex_);
   std::optional<server_facts> facts_ SALLYPORT_GUARDED_BY(mutex_);
   std::optional<base::failure> trouble_ SALLYPORT_GUARDED_BY(mutex_);
   // The lock keys, one a slot, whose counters are raised on every new connection.

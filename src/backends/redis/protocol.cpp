@@ -355,6 +355,18 @@ wire_command protocol::raise(std::string_view name) const {
   return call;
 }
 
+std::string counter_in(const wire_command& command) {
+  if (command.script == nullptr || command.script == &scripts::raise ||
+      command.script == &scripts::who) {
+    return {};
+  }
+  std::vector<std::string> words = arguments_of(command);
+  const bool renews = command.script == &scripts::renew || command.script == &scripts::renew_many;
+  const std::size_t last_key = renews ? 2 : 5;
+  if (words.empty() || words.front() != std::to_string(last_key)) return {};
+  return std::move(words[last_key]);
+}
+
 base::failure failure_of(const reply& error) {
   // Transient, and said before anything was done.
   constexpr std::array<std::string_view, 10> passing{

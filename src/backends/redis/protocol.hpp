@@ -83,6 +83,9 @@ class protocol {
   std::string card_;  // what who shows of this client: CLIENT PID HOST LABEL and a blank
 };
 
+/// The key of the counter that this command may draw tokens from; empty: it draws none.
+[[nodiscard]] std::string counter_in(const wire_command& command);
+
 /// Every decoder turns the server's own errors, and answers that it does not understand, into a
 /// failure.
 /// `draw` in [0, 1) spreads the questions of those who wait for a foreign holder.

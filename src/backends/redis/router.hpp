@@ -22,6 +22,7 @@ class router {
 
   /// Null: not known at the moment; trouble() says why.
   [[nodiscard]] virtual std::shared_ptr<node> node_for(std::uint32_t slot) = 0;
+  /// Why the servers can't be found. No code: nothing has gone wrong so far.
   [[nodiscard]] virtual base::failure trouble() = 0;
 
   /// What to do with a command that the server answered with an error.
@@ -29,7 +30,8 @@ class router {
     std::shared_ptr<node> to;  ///< null: the error stands
     bool asking = false;       ///< the slot is being moved: ASKING goes before the command
   };
-  [[nodiscard]] virtual redirection redirect(const reply& error, std::uint32_t slot) = 0;
+  [[nodiscard]] virtual redirection redirect(const reply& error, std::uint32_t slot,
+                                             const std::shared_ptr<node>& from) = 0;
   /// A node's command connection broke, or an attempt failed.
   virtual void node_lost(const net::endpoint& where) = 0;
 

@@ -64,7 +64,8 @@ server_facts facts_in(const std::vector<reply>& said) {
   return facts;
 }
 
-sallyport::capabilities capabilities_of(const server_facts& facts, bool connected) {
+sallyport::capabilities capabilities_of(const server_facts& facts, bool connected,
+                                        unsigned replicas) {
   sallyport::capabilities all;
   all.fencing = true;
   all.fifo = true;
@@ -85,6 +86,13 @@ sallyport::capabilities capabilities_of(const server_facts& facts, bool connecte
       "Clients of other libraries that use the same key are kept out and keep us out, but they do "
       "not stand in the queue: first come first served holds among Sallyport's clients only.",
   };
+  if (replicas > 0) {
+    all.caveats.emplace_back(
+        "replicas=" + std::to_string(replicas) +
+        ": a grant or renewal counts when so many replicas have it, in memory. A fail-over that "
+        "promotes one of the others can still forget it: let N be all replicas that may be "
+        "promoted, and fence what must not be written by a late holder.");
+  }
   if (!connected) {
     all.caveats.emplace_back(
         "The server could not be reached when the client was opened, so its settings are unknown; "
@@ -98,7 +106,7 @@ sallyport::capabilities capabilities_of(const server_facts& facts, bool connecte
         "keeps them). Tokens then go on from the server's clock, and so grow as long as that clock "
         "was not set back.");
   }
-  if (facts.replicas > 0 || facts.cluster) {
+  if (replicas == 0 && (facts.replicas > 0 || facts.cluster)) {
     all.caveats.emplace_back(
         "Replication is asynchronous: a fail-over can forget a lock that was just granted, and two "
         "holders believe in it; the option replicas=N makes that rarer, only a fence makes it "

@@ -27,6 +27,8 @@ struct server_facts {
 [[nodiscard]] server_facts facts_in(const std::vector<reply>& said);
 
 /// What the locks of such a server promise, and what they do not.
-[[nodiscard]] sallyport::capabilities capabilities_of(const server_facts& facts, bool connected);
+/// `replicas`: how many have to have a grant before it counts.
+[[nodiscard]] sallyport::capabilities capabilities_of(const server_facts& facts, bool connected,
+                                                      unsigned replicas);
 
 }  // namespace sallyport::backends::redis

@@ -1,5 +1,8 @@
 #include "backends/redis/session.hpp"
 
+#include "backends/redis/cluster.hpp"
+#include "backends/redis/request_exchange.hpp"
+#include "backends/redis/sentinel.hpp"
 #include "backends/redis/single_server.hpp"
 #include "base/log.hpp"
 #include <sallyport/error.hpp>
@@ -9,114 +12,16 @@
 #include <array>
 #include <cstdio>
 #include <deque>
-#include <iterator>
-#include <map>
 #include <utility>
 
 namespace sallyport::backends::redis {
 
-using backend_api::acquire_answer;
 using backend_api::acquire_request;
 using backend_api::completion;
 using backend_api::delivery_gate;
-using backend_api::granted;
-using backend_api::held;
-using backend_api::holder_id;
 using backend_api::leave_request;
 using backend_api::renew_outcome;
 using backend_api::renew_request;
-using backend_api::waiting;
-
-/// One command of a session on its way, with what its answer is for.
-class request_exchange final : public exchange {
- public:
-  enum class purpose : std::uint8_t { acquire, renew, leave, downgrade, other };
-
-  request_exchange(session& whose, purpose what, std::uint32_t slot)
-      : home_(whose), purpose_(what), slot_(slot) {}
-
-  void answered(base::result<reply> said) override;
-
-  holder_id holder;  ///< for whom; zero: nobody
-  /// acquire: the channel for notices was not open yet, so it was asked without queueing.
-  bool unheard = false;
-  std::function<void(base::result<reply>)> done;  ///< other
-
- private:
-  friend class session;
-  bool redirected(const base::result<reply>& said);
-  void deliver(base::result<reply> said);
-
-  session& home_;
-  const purpose purpose_;
-  const std::uint32_t slot_;
-  unsigned redirections_ = 0;
-};
-
-bool request_exchange::redirected(const base::result<reply>& said) {
-  if (!said || !said->is_error()) return false;
-  if (redirections_ >= session::most_redirections) return false;
-  const router::redirection where = home_.router_->redirect(*said, slot_);
-  if (!where.to) return false;
-  auto again = std::make_unique<request_exchange>(home_, purpose_, slot_);
-  again->command = std::move(command);
-  again->answer_by = answer_by;
-  again->order_key = order_key;
-  again->holder = holder;
-  again->unheard = unheard;
-  again->done = std::move(done);
-  again->redirections_ = redirections_ + 1;
-  if (where.asking) again->command.asking = true;
-  where.to->commands().send(std::move(again));
-  return true;
-}
-
-void request_exchange::answered(base::result<reply> said) {
-  const delivery_gate::pass pass(home_.gate_);
-  if (!pass.open()) return;
-  if (!redirected(said)) deliver(std::move(said));
-}
-
-namespace {
-
-template <class T>
-base::result<T> decoded(base::result<reply>&& said, base::result<T> (*decode)(const reply&)) {
-  if (!said) return tl::unexpected(std::move(said.error()));
-  return decode(*said);
-}
-
-/// What a new waiter is told that is not in the queue yet, since it would not be heard there. It
-/// asks again as soon as the channel is open.
-constexpr waiting until_heard{.ask_again_after = std::chrono::milliseconds{50}};
-
-}  // namespace
-
-void request_exchange::deliver(base::result<reply> said) {
-  switch (purpose_) {
-    case purpose::acquire: {
-      base::result<acquire_answer> answer =
-          said ? acquire_answer_of(*said, home_.draw())
-               : base::result<acquire_answer>(tl::unexpected(std::move(said.error())));
-      if (unheard && answer && std::holds_alternative<held>(*answer)) answer = until_heard;
-      home_.listener_.acquire_answered(holder, std::move(answer));
-      return;
-    }
-    case purpose::renew: {
-      std::array<renew_outcome, 1> outcome{{{holder, decoded(std::move(said), &renew_answer_of)}}};
-      home_.listener_.renewals_answered(outcome);
-      return;
-    }
-    case purpose::leave:
-      home_.listener_.leave_answered(holder, decoded(std::move(said), &leave_answer_of));
-      return;
-    case purpose::downgrade:
-      home_.listener_.downgrade_answered(holder, decoded(std::move(said), &renew_answer_of));
-      return;
-    case purpose::other:
-      done(std::move(said));
-      return;
-  }
-}
 
 // ---- opening and closing -------------------------------------------------------------------------
 
@@ -178,10 +83,13 @@ base::result<std::monostate> session::connect(const backend_api::open_request& r
                             .client_name = client_name_for(address_, request.owner),
                             .database = static_cast<int>(address_.database),
                             .connect_timeout = std::chrono::seconds{2}};
-  auto made = single_server::make(pump_, login, speech_, weak_from_this());
+  auto made = make_router(login);
   if (!made) return tl::unexpected(made.error());
   router_ = std::move(*made);
   wait_for_first_connection();
+  if (const auto why = router_->trouble(); why.code == errc::store_refused) {
+    return tl::unexpected(why);
+  }
   std::optional<server_facts> facts;
   for (const auto& each : router_->all()) {
     facts = each->facts();
@@ -191,9 +99,32 @@ base::result<std::monostate> session::connect(const backend_api::open_request& r
       return tl::unexpected(*why);
     }
   }
-  capabilities_ = capabilities_of(facts.value_or(server_facts{}), facts.has_value());
+  capabilities_ =
+      capabilities_of(facts.value_or(server_facts{}), facts.has_value(), address_.replicas);
   capabilities_.store_id = store_id_of(address_);
   return std::monostate{};
+}
+
+base::result<std::shared_ptr<router>> session::make_router(const link_settings& login) {
+  switch (address_.how) {
+    case topology::single:
+      break;
+    case topology::sentinel: {
+      link_settings sentinel_login = login;
+      sentinel_login.user = address_.sentinel_user;
+      sentinel_login.password = address_.sentinel_password;
+      return sentinel::make(pump_,
+                            {.sentinels = address_.servers,
+                             .group = address_.master,
+                             .sentinel_login = std::move(sentinel_login),
+                             .master_login = login},
+                            speech_, weak_from_this());
+    }
+    case topology::cluster:
+      return cluster::make(pump_, {.seeds = address_.servers, .login = login}, speech_,
+                           weak_from_this());
+  }
+  return single_server::make(pump_, login, speech_, weak_from_this());
 }
 
 void session::wait_for_first_connection() {
@@ -201,7 +132,7 @@ void session::wait_for_first_connection() {
   const time_point until = lease_clock::now() + patience;
   router_->begin();
   while (lease_clock::now() < until) {
-    bool known = false;
+    bool known = static_cast<bool>(router_->trouble().code);
     for (const auto& each : router_->all()) known = known || each->facts() || each->trouble();
     if (known) return;
     pump_->run_once(until);
@@ -219,13 +150,31 @@ base::failure session::closed_failure() {
 
 // ---- requests ------------------------------------------------------------------------------------
 
+base::failure session::no_server() {
+  base::failure why = router_->trouble();
+  if (!why.code) why = {make_error_code(errc::unavailable), "the servers are not known yet"};
+  return why;
+}
+
 void session::dispatch(std::unique_ptr<request_exchange> what) {
-  const std::shared_ptr<node> where = router_->node_for(what->slot_);
+  const std::uint32_t slot = what->slot();
+  send(router_->node_for(slot), std::move(what));
+}
+
+void session::send(std::shared_ptr<node> where, std::unique_ptr<request_exchange> what) {
   if (!where) {
-    what->answered(tl::unexpected(router_->trouble()));
+    what->answered(tl::unexpected(no_server()));
     return;
   }
-  where->commands().send(std::move(what));
+  // While a slot is on its way here, its counter is not: nothing is drawn from it.
+  if (!what->command.asking) where->prepare(what->slot(), what->command);
+  if (address_.replicas > 0 && what->needs_replicas()) {
+    send_witnessed(std::move(where), std::move(what), address_.replicas);
+    return;
+  }
+  connection& commands = where->commands();
+  what->via = std::move(where);
+  commands.send(std::move(what));
 }
 
 void session::acquire(const acquire_request& request) {
@@ -233,7 +182,7 @@ void session::acquire(const acquire_request& request) {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
       const lock_place place = speech_->place_of(request.name.text());
-      const std::shared_ptr<node> where = router_->node_for(place.slot());
+      std::shared_ptr<node> where = router_->node_for(place.slot());
       auto asked = std::make_unique<request_exchange>(*this, request_exchange::purpose::acquire,
                                                       place.slot());
       asked->holder = request.holder;
@@ -243,12 +192,8 @@ void session::acquire(const acquire_request& request) {
         if (!request.asked_before) undriven_waiters_.store(true, std::memory_order_relaxed);
         hearing_.be_heard();
       }
-      if (!where) {
-        asked->answered(tl::unexpected(router_->trouble()));
-        return;
-      }
-      where->use_slot(place);
-      if (request.may_wait && !where->listens(place, lease_clock::now())) {
+      if (address_.replicas > 0) asked->proof = proof_of(request);
+      if (where && request.may_wait && !where->listens(place, lease_clock::now())) {
         acquire_request first = request;
         first.may_wait = false;
         asked->unheard = true;
@@ -256,92 +201,29 @@ void session::acquire(const acquire_request& request) {
       } else {
         asked->command = speech_->acquire(request, request.asked_before);
       }
-      where->commands().send(std::move(asked));
+      send(std::move(where), std::move(asked));
       return;
     }
   }
   listener_.acquire_answered(request.holder, tl::unexpected(closed_failure()));
 }
 
-/// Several heartbeats on their way, with what is needed to ask for one of them in full.
-class session::heartbeats final : public exchange {
- public:
-  heartbeats(session& whose, std::span<const acquire_request> batch) : home_(whose) {
-    all_.reserve(batch.size());
-    answer_by = batch.front().answer_by;
-    for (const acquire_request& each : batch) {
-      answer_by = std::min(answer_by, each.answer_by);
-      all_.push_back({each.name, std::string(each.value), each});
-    }
-    command = home_.speech_->beat(batch);
-  }
-
-  void answered(base::result<reply> said) override {
-    const delivery_gate::pass pass(home_.gate_);
-    if (!pass.open()) return;
-    const bool each_has_one = said && said->is_array() && said->elements.size() == all_.size();
-    for (std::size_t i = 0; i < all_.size(); ++i) {
-      const holder_id& who = all_[i].request.holder;
-      if (!said) {
-        home_.listener_.acquire_answered(who, tl::unexpected(said.error()));
-      } else if (each_has_one && said->elements[i].is_array()) {
-        home_.listener_.acquire_answered(who, acquire_answer_of(said->elements[i], home_.draw()));
-      } else {
-        home_.acquire(all_[i].again());
-      }
-    }
-  }
-
- private:
-  struct asked {
-    lock_name name;
-    std::string value;
-    acquire_request request;  // but for its references
-
-    [[nodiscard]] acquire_request again() const {
-      return {.name = name,
-              .kind = request.kind,
-              .mode = request.mode,
-              .holder = request.holder,
-              .lease_length = request.lease_length,
-              .claim_window = request.claim_window,
-              .ticket_length = request.ticket_length,
-              .may_wait = true,
-              .permits = request.permits,
-              .token_count = request.token_count,
-              .local_waiters = request.local_waiters,
-              .value = value,
-              .answer_by = request.answer_by};
-    }
-  };
-
-  session& home_;
-  std::vector<asked> all_;
-};
-
-void session::acquire_all(std::span<const acquire_request> batch) {
-  std::vector<acquire_request> beats;
-  for (const acquire_request& each : batch) {
-    if (speech_->may_beat(each)) {
-      beats.push_back(each);
-    } else {
-      acquire(each);
-    }
-  }
-  const delivery_gate::pass pass(gate_);
-  const std::shared_ptr<node> where =
-      pass.open() && !beats.empty() ? router_->node_for(0) : nullptr;
-  if (!where || !where->listens(speech_->place_of({}), lease_clock::now())) {
-    for (const acquire_request& each : beats) acquire(each);
-    return;
-  }
-  hearing_.be_heard();
-  const connection::gathering together(where->commands());
-  for (std::size_t from = 0; from < beats.size(); from += most_beats) {
-    const std::size_t count = std::min(most_beats, beats.size() - from);
-    where->commands().send(
-        std::make_unique<heartbeats>(*this, std::span(beats).subspan(from, count)));
-  }
+std::unique_ptr<replica_proof> session::proof_of(const acquire_request& request) const {
+  auto made = std::make_unique<replica_proof>();
+  made->claim = speech_->renew({.name = request.name,
+                                .kind = request.kind,
+                                .mode = request.mode,
+                                .holder = request.holder,
+                                .lease_length = request.lease_length,
+                                .local_waiters = request.local_waiters,
+                                .answer_by = request.answer_by});
+  made->give_back = speech_->leave({.name = request.name,
+                                    .kind = request.kind,
+                                    .mode = request.mode,
+                                    .holder = request.holder,
+                                    .answer_by = request.answer_by},
+                                   false);
+  return made;
 }
 
 void session::renew(std::span<const renew_request> batch) {
@@ -365,10 +247,9 @@ void session::renew(std::span<const renew_request> batch) {
     asked->answer_by = each.answer_by;
     asked->command = speech_->renew(each);
     // Who holds for long is told at once when its grant is broken.
-    if (const auto where = router_->node_for(place.slot())) {
-      static_cast<void>(where->listens(place, lease_clock::now()));
-    }
-    dispatch(std::move(asked));
+    std::shared_ptr<node> where = router_->node_for(place.slot());
+    if (where) static_cast<void>(where->listens(place, lease_clock::now()));
+    send(std::move(where), std::move(asked));
   }
 }
 
@@ -407,6 +288,12 @@ void session::downgrade(const renew_request& request) {
         return;
       }
       asked->command = speech_->downgrade(request);
+      if (address_.replicas > 0) {
+        renew_request claim = request;
+        claim.token_count = 0;
+        asked->proof = std::make_unique<replica_proof>();
+        asked->proof->claim = speech_->renew(claim);
+      }
       dispatch(std::move(asked));
       return;
     }
@@ -482,115 +369,6 @@ void session::watch(const lock_name& name, bool on) {
   }
 }
 
-// ---- listing -------------------------------------------------------------------------------------
-
-/// Walks over the keys of all servers, page by page, and asks about every name that may be a lock.
-class session::listing final : public std::enable_shared_from_this<listing> {
- public:
-  listing(std::shared_ptr<session> home, std::string_view prefix, std::string_view after,
-          std::size_t limit, completion<std::vector<lock_info>> done)
-      : home_(std::move(home)),
-        prefix_(prefix),
-        after_(after),
-        limit_(limit),
-        done_(std::move(done)),
-        servers_(home_->router_->all()),
-        pattern_(pattern_of(home_->address_.prefix + prefix_)) {}
-
-  void next_page() {
-    if (server_ == servers_.size()) {
-      finish();
-      return;
-    }
-    auto asked = std::make_unique<request_exchange>(*home_, request_exchange::purpose::other, 0);
-    asked->answer_by = lease_clock::now() + housekeeping_patience;
-    asked->command = plain_command({"SCAN", cursor_, "MATCH", pattern_, "COUNT", "500"});
-    asked->done = [self = shared_from_this()](base::result<reply> said) {
-      self->page_came(std::move(said));
-    };
-    servers_[server_]->commands().send(std::move(asked));
-  }
-
- private:
-  void page_came(base::result<reply> said) {
-    if (!said) return fail(std::move(said.error()));
-    if (said->is_error()) return fail(failure_of(*said));
-    if (said->elements.size() != 2) return next_server();
-    cursor_ = said->elements[0].text;
-    std::vector<std::string> names;
-    for (const reply& key : said->elements[1].elements) {
-      const std::string_view name = name_in(key.text, home_->address_.prefix);
-      if (name > after_ && lock_name::acceptable(name)) names.emplace_back(name);
-    }
-    std::ranges::sort(names);
-    names.erase(std::unique(names.begin(), names.end()), names.end());
-    // One more than there are, for this function itself.
-    under_way_ = names.size() + 1;
-    for (const std::string& name : names) {
-      home_->ask(home_->speech_->who(name, false), home_->speech_->place_of(name).slot(),
-                 [self = shared_from_this(), name](base::result<reply> answer) {
-                   self->name_came(name, std::move(answer));
-                 });
-    }
-    one_came();
-  }
-
-  void name_came(const std::string& name, base::result<reply> said) {
-    if (!said) {
-      failed_ = std::move(said.error());
-    } else if (auto info = who_answer_of(*said, name); info && *info) {
-      found_.insert_or_assign(name, std::move(**info));
-      if (found_.size() > limit_) found_.erase(std::prev(found_.end()));
-    }
-    one_came();
-  }
-
-  void one_came() {
-    if (--under_way_ > 0) return;
-    if (failed_) return fail(std::move(*failed_));
-    if (cursor_ == "0") return next_server();
-    next_page();
-  }
-
-  void next_server() {
-    ++server_;
-    cursor_ = "0";
-    next_page();
-  }
-
-  void fail(base::failure why) { done_(tl::unexpected(std::move(why))); }
-
-  void finish() {
-    std::vector<lock_info> all;
-    for (auto& [name, info] : found_) all.push_back(std::move(info));
-    done_(std::move(all));
-  }
-
-  const std::shared_ptr<session> home_;
-  const std::string prefix_;
-  const std::string after_;
-  const std::size_t limit_;
-  const completion<std::vector<lock_info>> done_;
-  const std::vector<std::shared_ptr<node>> servers_;
-  const std::string pattern_;
-  std::size_t server_ = 0;
-  std::string cursor_ = "0";
-  std::size_t under_way_ = 0;
-  std::optional<base::failure> failed_;
-  std::map<std::string, lock_info> found_;
-};
-
-void session::list(std::string_view prefix, std::string_view after, std::size_t limit,
-                   completion<std::vector<lock_info>> done) {
-  const delivery_gate::pass pass(gate_);
-  if (!pass.open()) {
-    done(tl::unexpected(closed_failure()));
-    return;
-  }
-  hearing_.be_heard();
-  std::make_shared<listing>(shared_from_this(), prefix, after, limit, std::move(done))->next_page();
-}
-
 // ---- what comes unasked --------------------------------------------------------------------------
 
 bool session::hear(time_point deadline) {
@@ -612,7 +390,8 @@ void session::message(std::string_view channel, std::string_view payload) {
   if (!pass.open()) return;
   if (const auto said = parse_notice(payload)) {
     if (said->grant) {
-      listener_.granted_notice(said->holder, said->grant);
+      // With replicas to be asked nobody enters on the word of one server.
+      listener_.granted_notice(said->holder, address_.replicas > 0 ? std::nullopt : said->grant);
     } else {
       listener_.lost_notice(said->holder);
     }
@@ -629,7 +408,39 @@ void session::message(std::string_view channel, std::string_view payload) {
 
 void session::gap_ended() {
   const delivery_gate::pass pass(gate_);
-  if (pass.open()) listener_.reconnected();
+  if (!pass.open()) return;
+  if (speech_->how().cluster) watch_again();
+  listener_.reconnected();
+}
+
+void session::watch_again() {
+  std::vector<std::string> channels;
+  {
+    const base::mutex_lock lock(mutex_);
+    for (const auto& [channel, name] : watched_) channels.push_back(channel);
+  }
+  for (const std::string& each : channels) {
+    if (const auto where = router_->node_for(slot_of(each))) where->subscribe(each);
+  }
+}
+
+void session::channel_moved(std::string_view channel, const reply& words,
+                            const std::shared_ptr<node>& from) {
+  const delivery_gate::pass pass(gate_);
+  if (!pass.open() || !router_) return;
+  const auto where = router_->redirect(words, slot_of(channel), from).to;
+  // Nowhere for the moment: the router looks, and says gap_ended when it has found something.
+  if (!where) return;
+  bool watched = false;
+  {
+    const base::mutex_lock lock(mutex_);
+    watched = watched_.contains(std::string(channel));
+  }
+  if (watched) {
+    where->subscribe(channel);
+  } else {
+    where->listen(std::string(channel), lease_clock::now());
+  }
 }
 
 void session::node_lost(const net::endpoint& where, const base::failure& /*why*/) {

@@ -24,6 +24,7 @@
 namespace sallyport::backends::redis {
 
 class request_exchange;
+struct replica_proof;
 
 /// One open client of a Redis store: turns requests into commands on the right connection, and
 /// answers and messages into events.
@@ -75,6 +76,8 @@ class session final : public std::enable_shared_from_this<session>,
       SALLYPORT_EXCLUDES(mutex_);
   void gap_ended() override;
   void node_lost(const net::endpoint& where, const base::failure& why) override;
+  void channel_moved(std::string_view channel, const reply& words,
+                     const std::shared_ptr<node>& from) override SALLYPORT_EXCLUDES(mutex_);
 
   /// How long list, who and break_lock wait for one answer.
   static constexpr duration housekeeping_patience = std::chrono::seconds{5};
@@ -94,9 +97,17 @@ class session final : public std::enable_shared_from_this<session>,
   [[nodiscard]] bool unfinished() override;
 
   base::result<std::monostate> connect(const backend_api::open_request& request);
+  [[nodiscard]] base::result<std::shared_ptr<router>> make_router(const link_settings& login);
   void wait_for_first_connection();
   /// Sends to the server of the slot, or answers at once when it is not known.
   void dispatch(std::unique_ptr<request_exchange> what);
+  /// Null: answers at once.
+  void send(std::shared_ptr<node> where, std::unique_ptr<request_exchange> what);
+  [[nodiscard]] base::failure no_server();
+  [[nodiscard]] std::unique_ptr<replica_proof> proof_of(
+      const backend_api::acquire_request& request) const;
+  /// Changes of watched names are heard where their slots are now.
+  void watch_again() SALLYPORT_EXCLUDES(mutex_);
   void ask(wire_command command, std::uint32_t slot, std::function<void(base::result<reply>)> done);
   [[nodiscard]] double draw() SALLYPORT_EXCLUDES(mutex_);
   [[nodiscard]] static base::failure closed_failure();

@@ -18,11 +18,14 @@ class single_server final : public router {
 
   std::shared_ptr<node> node_for(std::uint32_t /*slot*/) override { return only_; }
   base::failure trouble() override { return {}; }
-  redirection redirect(const reply& /*error*/, std::uint32_t /*slot*/) override { return {}; }
+  redirection redirect(const reply& /*error*/, std::uint32_t /*slot*/,
+                       const std::shared_ptr<node>& /*from*/) override {
+    return {};
+  }
   void node_lost(const net::endpoint& /*where*/) override {}
   std::vector<std::shared_ptr<node>> all() override { return {only_}; }
   void begin() override { only_->commands().want(); }
-  bool unfinished() override { return only_->commands().unfinished(); }
+  bool unfinished() override { return only_->unfinished(); }
   void close() override { only_->close(); }
 
  private:
