@@ -1,4 +1,5 @@
 #include "tests/contract/kit/store_under_test.hpp"
+#include "tests/contract/redis_groups.hpp"
 #include "tests/kit/certificates.hpp"
 #include "tests/kit/redis_leftovers.hpp"
 #include "tests/kit/redis_server.hpp"
@@ -19,6 +20,7 @@
 //   unix  a unix socket
 //   tls   TLS, with certificates on both sides
 //   acl   a user who has the rights that docs/redis.md asks for, and no other
+//   sentinel, cluster  several servers (redis_groups.hpp)
 namespace sallyport::contract {
 namespace {
 
@@ -30,7 +32,19 @@ struct setup {
   std::string begin;
   std::string options;
   std::string unreachable;
+  std::unique_ptr<redis_group> group = {};  // instead of `server`
+
+  [[nodiscard]] std::vector<kit::redis_address> masters() const {
+    if (group) return group->masters();
+    return {server->address()};
+  }
 };
+
+setup of_group(std::unique_ptr<redis_group> group) {
+  const std::string begin = group->address();
+  const std::string unreachable = group->unreachable();
+  return {nullptr, begin, "", unreachable, std::move(group)};
+}
 
 setup plain() {
   auto server = std::make_unique<redis_server>();
@@ -84,8 +98,10 @@ setup chosen() {
   if (name == "unix") return over_unix_socket();
   if (name == "tls") return over_tls();
   if (name == "acl") return with_least_rights();
-  throw std::invalid_argument("SALLYPORT_REDIS_SETUP is tcp, unix, tls or acl, not '" +
-                              std::string(name) + "'");
+  if (auto group = make_redis_group(name)) return of_group(std::move(group));
+  throw std::invalid_argument(
+      "SALLYPORT_REDIS_SETUP is tcp, unix, tls, acl, sentinel or cluster, not '" +
+      std::string(name) + "'");
 }
 
 /// One server for all tests of a process; each test has names of its own.
@@ -105,9 +121,14 @@ class prefix_store final : public fresh_store {
   ~prefix_store() override {
     std::vector<std::string> left;
     const bool clean = kit::eventually([&] {
-      auto probe = the_setup().server->probe();
-      left = kit::leftovers(probe);
-      std::erase_if(left, [&](const std::string& key) { return !key.starts_with(prefix_); });
+      left.clear();
+      for (const kit::redis_address& each : the_setup().masters()) {
+        kit::redis_probe probe{each};
+        for (std::string& key : kit::leftovers(probe)) {
+          // In a cluster a tag may stand before the prefix.
+          if (key.find(prefix_) != std::string::npos) left.push_back(std::move(key));
+        }
+      }
       return left.empty();
     });
     EXPECT_TRUE(clean) << left.size() << " keys are left, one is " << left.front();
