@@ -84,7 +84,7 @@ class Passwords : public testing::Test {
                         .users = {"user alice on >" + std::string(secret) + " ~* &* +@all",
                                   "user nobody on >" + std::string(secret) + " ~* &* -@all",
                                   "user half on >" + std::string(secret) + " ~* &* +@all -publish",
-                 "user blind on >" + std::string(secret) + " ~other:* &* +@all"}}};
+                                  "user blind on >" + std::string(secret) + " ~other:* &* +@all"}}};
 };
 
 TEST_F(Passwords, OpenTheDoor) {
