@@ -78,9 +78,9 @@ constexpr std::string_view least_rights =
     "+eval +evalsha +script|load +select +client|setname +info +config|get "
     "+ping +subscribe +unsubscribe +publish "
     "+time +get +set +del +exists +incrby +pttl +pexpire +pexpireat "
-    "+hget +hset +hdel +hlen +hincrby +hgetall "
+    "+hget +hset +hdel +hlen +hincrby +hgetall +hexists "
     "+zadd +zrem +zpopmin +zrange +zrangebyscore +zrank "
-    "+type +getrange +hexists +scan";
+    "+type +getrange +scan";
 
 setup with_least_rights() {
   auto server = std::make_unique<redis_server>(kit::redis_options{

@@ -21,9 +21,11 @@ if found == 0 and ARGV[14] ~= '1' then
 end
 
 if ARGV[14] ~= '1' and ARGV[11] == '1' then
-  -- The usual wait, likewise: one of ours holds it, and this contender is new.
+  -- The usual wait, likewise: one of ours holds it, and this contender is new. That is looked up, not believed: an old
+  -- connection may bring a contender's first question after a later one.
   local value = redis.pcall('GET', KEYS[1])
-  if type(value) == 'string' and string.sub(value, 1, 6) == 'sp1 ' .. ARGV[6] .. ' ' then
+  if type(value) == 'string' and string.sub(value, 1, 6) == 'sp1 ' .. ARGV[6] .. ' ' and
+    string.sub(value, 1, #ARGV[5]) ~= ARGV[5] and redis.call('HEXISTS', KEYS[3], ARGV[7]) == 0 then
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local place = redis.call('HINCRBY', KEYS[3], ':next', 1)
@@ -90,14 +92,13 @@ end
 
 if ARGV[11] ~= '1' then return {3} end
 local now = now_ms()
-if ARGV[14] == '1' then
-  ticket = redis.call('HGET', waiters, id)
-  if ticket then
-    local _, lapses = ticket_fields(ticket)
-    if tonumber(lapses) <= now then
-      forget_ticket(id)
-      ticket = false
-    end
+-- Also for a contender that asks for the first time: an old connection may bring its question after a later one.
+ticket = redis.call('HGET', waiters, id)
+if ticket then
+  local _, lapses = ticket_fields(ticket)
+  if tonumber(lapses) <= now then
+    forget_ticket(id)
+    ticket = false
   end
 end
 stand_in_line(id, ticket, kind, now, tonumber(ARGV[10]), ARGV[9], ARGV[12], 'x', locals, card)

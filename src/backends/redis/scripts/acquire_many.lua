@@ -23,15 +23,13 @@ if used_as then
   end
 end
 
-local ticket = false
-if ARGV[13] == '1' then
-  ticket = redis.call('HGET', waiters, id)
-  if ticket then
-    local _, lapses = ticket_fields(ticket)
-    if tonumber(lapses) <= now then
-      forget_ticket(id)
-      ticket = false
-    end
+-- Also for a contender that asks for the first time: an old connection may bring its question after a later one.
+local ticket = redis.call('HGET', waiters, id)
+if ticket then
+  local _, lapses = ticket_fields(ticket)
+  if tonumber(lapses) <= now then
+    forget_ticket(id)
+    ticket = false
   end
 end
 
