@@ -107,7 +107,7 @@ wire_command random_locks::next() {
     return client.break_lock(names_[name], fencing_token(token),
                              luck_.chance(0.5) ? break_mode::safe : break_mode::at_once);
   }
-  if (what < 98) return client.who(names_[name]);
+  if (what < 98) return client.who(names_[name].text(), luck_.chance(0.5));
   return client.raise(names_[name].text());
 }
 
@@ -124,9 +124,13 @@ void random_locks::learn(const reply& answer) {
   }
 }
 
+std::string random_locks::some_lock_key() {
+  return clients_.front().place_of(names_[luck_.below(names_.size())].text()).lock_key();
+}
+
 std::string random_locks::some_key() {
+  if (luck_.chance(0.5)) return some_lock_key();
   const auto place = clients_.front().place_of(names_[luck_.below(names_.size())].text());
-  if (luck_.chance(0.7)) return place.lock_key();
   wire_command keys;
   for (const auto* side : {"queue", "waiters", "absent"}) place.add_side(keys, side);
   place.add_counter(keys);
@@ -134,34 +138,47 @@ std::string random_locks::some_key() {
   return all[luck_.below(all.size())];
 }
 
-words random_locks::interference() {
-  const auto key = some_key();
-  switch (luck_.below(12)) {
+words random_locks::foreign_use() {
+  const auto key = some_lock_key();
+  switch (luck_.below(7)) {
     case 0:
     case 1:
       return {"SET", key, "somebody", "NX", "PX", std::to_string(1 + luck_.below(50))};
     case 2:
-      return {"SET", key, "somebody"};
+      return {"SET", key, "somebody", "XX", "PX", std::to_string(1 + luck_.below(50))};
     case 3:
-    case 4:
-    case 5:
       return {"DEL", key};
-    case 6:
+    case 4:
+      return {"SET", key, "somebody"};
+    case 5:
+      return {"SCRIPT", "FLUSH"};
+    default:
       // As Redisson does: never into a hash of ours, whose order is nobody's business.
-      return {
-          "EVAL",
-          "return redis.call('exists', KEYS[1]) == 0 and redis.call('hset', KEYS[1], 'uuid:1', 1)",
-          "1", key};
-    case 7:
-      return {"PEXPIRE", key, std::to_string(luck_.below(50))};
-    case 8:
-      return luck_.chance(0.5) ? words{"PERSIST", key} : words{"ZADD", key, "1", "somebody"};
-    case 9:
+      return {"EVAL",
+              "return redis.call('exists', KEYS[1]) == 0 and redis.call('hset', KEYS[1], 'uuid:1', "
+              "1)",
+              "1", key};
+  }
+}
+
+words random_locks::damage() {
+  const auto key = some_key();
+  switch (luck_.below(8)) {
+    case 0:
       return {"SET", key, luck_.chance(0.5) ? "sp1 x" : "5"};
-    case 10:
+    case 1:
+    case 2:
+      return {"DEL", key};
+    case 3:
+      return {"ZADD", key, "1", "somebody"};
+    case 4:
+      return {"PEXPIRE", key, std::to_string(luck_.below(50))};
+    case 5:
+      return {"PERSIST", key};
+    case 6:
       return luck_.chance(0.3) ? words{"FLUSHALL"} : words{"GET", key};
     default:
-      return {"SCRIPT", "FLUSH"};
+      return foreign_use();
   }
 }
 

@@ -25,8 +25,10 @@ class random_locks {
   [[nodiscard]] backends::redis::wire_command next();
   /// Remembers what may be asked about later.
   void learn(const reply& answer);
-  /// Somebody who knows nothing of Sallyport: another library, or a person with redis-cli.
-  [[nodiscard]] words interference();
+  /// A client of another library, which uses the same names: no script may fail for that.
+  [[nodiscard]] words foreign_use();
+  /// Somebody who spoils what he finds, a person with redis-cli, say.
+  [[nodiscard]] words damage();
   /// A channel that somebody may listen to.
   [[nodiscard]] std::string channel();
   [[nodiscard]] std::chrono::microseconds step();
@@ -44,6 +46,7 @@ class random_locks {
   [[nodiscard]] backends::redis::wire_command acquire(contender& who, std::size_t name);
   [[nodiscard]] backend_api::renew_request renewal(const contender& who, std::size_t name);
   [[nodiscard]] lock_kind kind_of(std::size_t name);
+  [[nodiscard]] std::string some_lock_key();
   [[nodiscard]] std::string some_key();
 
   base::random& luck_;

@@ -14,8 +14,8 @@ constexpr int requests_a_seed = 1500;
 constexpr int requests_between_looks = 50;
 constexpr std::uint64_t usual_seeds = 8;
 
-/// False: the two differ, or (`undisturbed`) a script failed that nobody gave a reason to.
-bool ask(redis_pair& both, random_locks& make, bool undisturbed) {
+/// False: the two differ, or a script failed and nobody had done damage.
+bool ask(redis_pair& both, random_locks& make, bool damaged) {
   const auto call = make.next();
   const auto how = call.script->name == "who" ? order::who : order::exact;
   auto answer = both.execute(words_of(call, false), how);
@@ -24,7 +24,7 @@ bool ask(redis_pair& both, random_locks& make, bool undisturbed) {
   }
   if (!answer.has_value()) return false;
   make.learn(*answer);
-  if (undisturbed && answer->is_error()) {
+  if (!damaged && answer->is_error()) {
     ADD_FAILURE() << call.script->name << ": " << answer->text;
     return false;
   }
@@ -45,14 +45,17 @@ bool run_seed(redis_pair& both, std::uint64_t seed) {
   const bool cluster = luck.chance(0.3);
   // By seed everybody who waits is heard, or some, or hardly anybody; and there are others, or not.
   const double listening = luck.unit();
-  const double interference = luck.chance(0.5) ? 0.03 : 0;
+  const auto others = luck.below(3);  // none, foreign clients, vandals
   random_locks make(luck, cluster);
   both.reset();
   for (int i = 0; i < requests_a_seed; ++i) {
     if (luck.chance(0.3)) both.move_clock(make.step());
     if (luck.chance(0.05)) change_subscriptions(both, make, cluster, luck.chance(listening));
-    if (luck.chance(interference) && !both.execute(make.interference()).has_value()) return false;
-    if (!ask(both, make, interference == 0)) return false;
+    if (others > 0 && luck.chance(0.04)) {
+      const auto done = others == 1 ? make.foreign_use() : make.damage();
+      if (!both.execute(done).has_value()) return false;
+    }
+    if (!ask(both, make, others == 2)) return false;
     if (i % requests_between_looks == 0 && !both.compare_keys()) return false;
   }
   return both.compare_keys();
