@@ -51,6 +51,8 @@ class store_checker {
   [[nodiscard]] std::optional<std::uint64_t> drawn(std::size_t lock, fencing_token token) const;
   [[nodiscard]] std::uint64_t next_sequence() noexcept { return ++sequence_; }
 
+  /// Its turn came while nobody listened for it: others may go before it until it asks again.
+  void set_aside(const lock_name& name, const backend_api::holder_id& who);
   /// The store knows that this client is dead, or will when it looks: nobody waits for it.
   void client_gone(std::uint64_t client);
   /// Nothing in the store has survived but its tokens' order.
@@ -71,6 +73,7 @@ class store_checker {
     backend_api::holder_id holder;
     time_point lapses;
     bool lapsed_once = false;  // its place is not protected any more
+    bool set_aside = false;    // nor now, but again when it asks
   };
   struct block {
     fencing_token last;
@@ -81,6 +84,8 @@ class store_checker {
                const backend_api::granted& grant, time_point store_now);
   void waits(const request& asked, std::uint64_t client, time_point store_now);
   void left(std::size_t lock, const backend_api::holder_id& who);
+  /// It holds nothing; it may wait.
+  void no_holder(std::size_t lock, const backend_api::holder_id& who);
   void leave_queue(std::size_t lock, const backend_api::holder_id& who);
   void remember_draw(std::size_t lock, const backend_api::token_block& tokens);
   void check_order(std::size_t lock, const backend_api::holder_id& who, time_point store_now);
@@ -108,6 +113,9 @@ class turn_checker {
                                             std::shared_ptr<runtime::lease_record> record);
   /// After its holder relies on more than before.
   void check_exclusion(const turn& fresh);
+  /// A client of another library holds the lock and relies on it until then.
+  void foreigner_enters(std::size_t lock, true_time until);
+  void foreigner_leaves(std::size_t lock) { locks_[lock].foreigner_until = 0; }
   void process_killed(std::uint64_t process);
   /// Counts the leases that ended while their holder could not notice.
   void process_thawed(std::uint64_t process, time_point now);
@@ -123,6 +131,7 @@ class turn_checker {
     std::vector<std::pair<std::uint64_t, fencing_token>> exclusive;
     std::vector<std::pair<std::uint64_t, fencing_token>> shared;
     std::set<fencing_token> given;
+    true_time foreigner_until = 0;
   };
 
   void check_tokens(const turn& fresh);

@@ -41,6 +41,13 @@ constexpr planted_case cases[] = {
     {defect::dead_holder_not_removed, "dead_holder_not_removed", 400},
     {defect::look_not_sent, "look_not_sent", 400},
     {defect::tokens_not_reserved, "tokens_not_reserved", 400},
+    {defect::script_releases_anybody, "script_releases_anybody", 400},
+    {defect::script_renews_anybody, "script_renews_anybody", 400},
+    {defect::script_forgets_expiry, "script_forgets_expiry", 400},
+    {defect::script_ignores_foreigner, "script_ignores_foreigner", 400},
+    {defect::tokens_without_floor, "tokens_without_floor", 400},
+    {defect::tokens_not_raised_on_connect, "tokens_not_raised_on_connect", 400},
+    {defect::queue_expires_early, "queue_expires_early", 400},
 };
 
 class PlantedDefects : public testing::TestWithParam<planted_case> {

@@ -92,7 +92,22 @@ void fault_maker::strike(fault which) {
                          [this] { network_->resume(); });
       return;
     case fault::store_restart:
-      restart_store();
+      restart_store(true);
+      return;
+    case fault::data_loss:
+      restart_store(false);
+      return;
+    case fault::script_flush:
+      if (network_->reachable()) redis_->forget_scripts();
+      return;
+    case fault::foreign_lock:
+      if (network_->reachable()) redis_->lend_to_foreigner();
+      return;
+    case fault::flush_all:
+      if (network_->reachable()) redis_->flush_all();
+      return;
+    case fault::foreign_delete:
+      if (network_->reachable()) redis_->delete_some_lock();
       return;
     case fault::break_safely:
     case fault::break_at_once: {
@@ -188,11 +203,12 @@ void fault_maker::plan_restart() {
   });
 }
 
-void fault_maker::restart_store() {
+void fault_maker::restart_store(bool keeps_data) {
   if (!network_->reachable()) return;
   shared_.count.add(counter::store_restart);
   shared_.note("the store goes down");
   network_->stop();
+  if (!keeps_data) redis_->lose_data();
   for (const auto& each : processes_) {
     each->connections()->reset();
     each->connections()->reset_notices();

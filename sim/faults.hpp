@@ -3,7 +3,8 @@
 #include "sim/context.hpp"
 #include "sim/local_node.hpp"
 #include "sim/process.hpp"
-#include "sim/store_node.hpp"
+#include "sim/redis_node.hpp"
+#include "sim/store.hpp"
 
 #include <functional>
 #include <memory>
@@ -17,12 +18,15 @@ namespace sallyport::sim {
 class fault_maker {
  public:
   /// `spawn` starts a new process in place of one that was killed.
-  /// One of `network` and `local` is there: the store that `truth` is.
-  fault_maker(context& shared, store& truth, store_node* network, local_node* local,
-              std::vector<std::shared_ptr<process>>& processes, std::function<void()> spawn)
+  /// One of `network` and `local` is there: the store that `truth` is. `redis`: the former, if it is
+  /// that.
+  fault_maker(context& shared, store& truth, remote_store* network, redis_node* redis,
+              local_node* local, std::vector<std::shared_ptr<process>>& processes,
+              std::function<void()> spawn)
       : shared_(shared),
         truth_(truth),
         network_(network),
+        redis_(redis),
         local_(local),
         processes_(processes),
         spawn_(std::move(spawn)) {}
@@ -43,7 +47,7 @@ class fault_maker {
   void plan_restart();
   void cut_power();
   void suspend_machine();
-  void restart_store();
+  void restart_store(bool keeps_data);
   void change_drift(std::int64_t largest);
   void step_store_clock();
   void stop_clock(const std::shared_ptr<process>& victim);
@@ -51,7 +55,8 @@ class fault_maker {
 
   context& shared_;
   store& truth_;
-  store_node* network_;
+  remote_store* network_;
+  redis_node* redis_;
   local_node* local_;
   std::vector<std::shared_ptr<process>>& processes_;
   std::function<void()> spawn_;

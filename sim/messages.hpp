@@ -52,6 +52,7 @@ struct reply {
   backend_api::holder_id holder;
   answer says;
   std::optional<base::failure> failed{};  ///< the store's own trouble, in place of an answer
+  bool unheard = false;                   ///< as in the request
   /// Redis: the server does not know the script of this request.
   std::shared_ptr<const request> unknown_script{};
 };

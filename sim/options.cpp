@@ -48,6 +48,11 @@ constexpr std::array<fault_info, fault_count> faults = {{
     {"commit_fails", 0.05},
     {"reserve_fails", 0.5},
     {"power_cut", 0.1},
+    {"script_flush", 0.3},
+    {"foreign_lock", 0.5},
+    {"data_loss", 0.3},
+    {"flush_all", 0.1},
+    {"foreign_delete", 0.2},
 }};
 
 /// What can happen on one machine; the last only outside of the model.
@@ -65,6 +70,17 @@ constexpr std::array local_faults = {fault::lose_notice,
                                      fault::commit_fails,
                                      fault::reserve_fails,
                                      fault::break_at_once};
+
+/// What can happen to a Redis server and its clients, whose connections are TCP: nothing comes twice.
+constexpr std::array redis_faults = {
+    fault::lose_request,  fault::lose_reply,     fault::slow_message,  fault::lose_notice,
+    fault::slow_notice,   fault::reset_on_send,  fault::pause_at_step, fault::reset,
+    fault::cut_to_store,  fault::cut_from_store, fault::partition,     fault::pause,
+    fault::kill,          fault::suspend,        fault::drift,         fault::store_pause,
+    fault::store_restart, fault::break_safely,   fault::script_flush,  fault::foreign_lock};
+constexpr std::array redis_faults_out_of_model = {
+    fault::store_clock_step, fault::big_drift, fault::break_at_once, fault::stop_clock,
+    fault::data_loss,        fault::flush_all, fault::foreign_delete};
 
 constexpr double share_out_of_model = 0.2;
 constexpr double share_of_prompt = 0.3;
@@ -120,11 +136,34 @@ void draw_local_faults(options& out, base::random& random) {
   }
 }
 
-/// Decided apart from all other draws: so a seed of the one half draws the same as before there
-/// were two. The salt leaves the seeds of seeds.txt that were found on the network there.
+void draw_redis_faults(options& out, base::random& random) {
+  out.in_model = !random.chance(share_out_of_model);
+  if (random.chance(share_without_faults)) {
+    out.in_model = true;
+    return;
+  }
+  const auto draw = [&](fault each, double share) {
+    const auto i = static_cast<std::size_t>(each);
+    if (random.chance(share)) out.rates[i] = faults[i].highest * (0.05 + 0.95 * random.unit());
+  };
+  for (const fault each : redis_faults) draw(each, share_of_fault);
+  if (out.in_model) return;
+  for (const fault each : redis_faults_out_of_model) draw(each, 0.5);
+  // Tokens that were lost go on above the clock, so the clock must not be set back as well.
+  if (out.rate(fault::data_loss) > 0 || out.rate(fault::flush_all) > 0) {
+    out.rates[static_cast<std::size_t>(fault::store_clock_step)] = 0;
+  }
+}
+
+/// Decided apart from all other draws: so a seed of one kind of store draws the same as before there
+/// were others. The salts leave the seeds of seeds.txt where they were found.
 bool draws_local_store(std::uint64_t seed) {
   constexpr std::uint64_t salt = 0x21ce00000000;
   return base::random(seed ^ salt).chance(0.5);
+}
+bool draws_redis_store(std::uint64_t seed) {
+  constexpr std::uint64_t salt = 0xd150017200000;
+  return base::random(seed ^ salt).chance(1.0 / 3);
 }
 
 }  // namespace
@@ -148,8 +187,11 @@ duration draw_around(base::random& random, duration mean) {
 options draw_options(std::uint64_t seed, base::random& random) {
   options out;
   out.seed = seed;
-  out.local = draws_local_store(seed);
-  if (out.local) {
+  out.redis = draws_redis_store(seed);
+  out.local = !out.redis && draws_local_store(seed);
+  if (out.redis) {
+    draw_redis_faults(out, random);
+  } else if (out.local) {
     draw_local_faults(out, random);
   } else {
     draw_faults(out, random);
@@ -181,6 +223,7 @@ options draw_options(std::uint64_t seed, base::random& random) {
   out.store_patience = draw_scaled(random, out.lease, 0.5, 6.0);
   out.local_turn_time = draw_scaled(random, out.lease, 0.1, 4.0);
   out.expiry_granularity = random.chance(0.3) ? milliseconds{2} : milliseconds{0};
+  if (out.redis) out.expiry_granularity = milliseconds{2};  // what the product says of it
   out.message_delay = draw_scaled(random, out.lease, 0.0005, 0.05);
   if (out.prompt) out.message_delay = out.lease / 1000;
   out.think_time = draw_scaled(random, out.lease, 0.05, 1.0);
@@ -194,6 +237,7 @@ std::string describe(const options& drawn) {
   text << "seed " << drawn.seed
        << (drawn.prompt  ? ", local store, prompt"
            : drawn.local ? ", local store"
+           : drawn.redis ? ", Redis"
                          : ", networked store")
        << (drawn.in_model ? ", in model" : ", out of model") << '\n';
   for (std::size_t i = 0; i < fault_count; ++i) {

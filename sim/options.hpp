@@ -49,7 +49,14 @@ enum class fault : std::uint8_t {
   stop_after_commit,
   commit_fails,
   reserve_fails,
-  power_cut,  ///< timed
+  power_cut,  ///< timed, as all that follow
+  // Of a Redis server.
+  script_flush,
+  foreign_lock,  ///< a client of another library takes the name for a while
+  // ... outside of the model.
+  data_loss,  ///< a restart without what was written, all of it or lately
+  flush_all,
+  foreign_delete,  ///< somebody deletes the key of a lock
   number_of_faults
 };
 
@@ -64,7 +71,7 @@ inline constexpr std::size_t first_timed_fault = static_cast<std::size_t>(fault:
 /// Whether it strikes at moments of its own.
 [[nodiscard]] constexpr bool timed(std::size_t which) noexcept {
   return (which >= first_timed_fault && which < first_local_fault) ||
-         which == static_cast<std::size_t>(fault::power_cut);
+         which >= static_cast<std::size_t>(fault::power_cut);
 }
 
 /// One name and what it is used as.
@@ -78,6 +85,7 @@ struct lock_plan {
 struct options {
   std::uint64_t seed = 0;
   bool local = false;   ///< one machine with a local store, instead of a network with a server
+  bool redis = false;   ///< the server is Redis
   bool prompt = false;  ///< local: nothing but deaths happens, so all must hear of all at once
   bool in_model = true;
   std::array<double, fault_count> rates{};  ///< 0: never

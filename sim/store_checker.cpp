@@ -81,7 +81,7 @@ void store_checker::acquire_executed(const request& asked, std::uint64_t client,
   } else if (std::holds_alternative<backend_api::waiting>(*said)) {
     waits(asked, client, store_now);
   } else {
-    left(lock, asked.holder);
+    no_holder(lock, asked.holder);
   }
 }
 
@@ -99,7 +99,7 @@ void store_checker::renew_executed(const request& asked,
     entry.until = store_now + mine->remaining;
     remember_draw(lock, mine->tokens);
   } else if (std::holds_alternative<backend_api::gone>(*said) && asked.what == operation::renew) {
-    left(lock, asked.holder);  // a downgrade says so to a waiter too
+    no_holder(lock, asked.holder);  // a downgrade says so to a waiter too
   }
 }
 
@@ -122,6 +122,7 @@ void store_checker::waits(const request& asked, std::uint64_t client, time_point
     if (each.holder != asked.holder) continue;
     each.lapsed_once = each.lapsed_once || each.lapses <= store_now;
     each.lapses = lapses;
+    each.set_aside = false;
     return;
   }
   queue.push_back({asked.holder, lapses});
@@ -134,13 +135,27 @@ void store_checker::check_order(std::size_t lock, const holder_id& who, time_poi
   if (mine != queue.end() && mine->lapsed_once) return;
   for (auto each = queue.begin(); each != mine; ++each) {
     if (each->lapses <= store_now) each->lapsed_once = true;
-    if (each->lapsed_once) continue;
-    shared_.fail("fifo", "lock " + std::to_string(lock) + " was granted past a live waiter");
+    if (each->lapsed_once || each->set_aside) continue;
+    shared_.fail("fifo", "lock " + std::to_string(lock) + " was granted past ticket " +
+                             std::to_string(each->holder.low % 10'000) + ", which lives");
   }
 }
 
 void store_checker::leave_queue(std::size_t lock, const holder_id& who) {
   std::erase_if(queues_[lock], [&](const place& each) { return each.holder == who; });
+}
+
+void store_checker::set_aside(const lock_name& name, const holder_id& who) {
+  for (place& each : queues_[shared_.index_of(name)]) {
+    if (each.holder == who) each.set_aside = true;
+  }
+}
+
+void store_checker::no_holder(std::size_t lock, const holder_id& who) {
+  // On Redis neither a renewal nor a question without queueing looks at tickets.
+  const auto found = present_.find(who);
+  if (shared_.plan.redis && found != present_.end() && !found->second.holds) return;
+  left(lock, who);
 }
 
 void store_checker::left(std::size_t lock, const holder_id& who) {

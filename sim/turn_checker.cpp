@@ -70,6 +70,7 @@ void turn_checker::check_exclusion(const turn& fresh) {
       conflict = true;
     }
   }
+  conflict = conflict || now < locks_[fresh.lock].foreigner_until;
   if (!conflict) return;
   if (!shared_.plan.in_model) {
     shared_.count.add(counter::overlap_out_of_model);
@@ -79,6 +80,16 @@ void turn_checker::check_exclusion(const turn& fresh) {
                                 std::to_string(fresh.process) + " got token " +
                                 std::to_string(fresh.record->token.value()) + ", and " +
                                 std::to_string(valid) + " conflicting turns are valid");
+}
+
+void turn_checker::foreigner_enters(std::size_t lock, true_time until) {
+  locks_[lock].foreigner_until = until;
+  if (!shared_.plan.in_model) return;
+  for (const auto& each : locks_[lock].turns) {
+    if (!each->valid(shared_.loop.now())) continue;
+    shared_.fail("exclusion", "lock " + std::to_string(lock) + ": a foreigner got it while token " +
+                                  std::to_string(each->record->token.value()) + " is valid");
+  }
 }
 
 void turn_checker::check_tokens(const turn& fresh) {

@@ -14,13 +14,27 @@ constexpr std::uint64_t most_events = 400'000;
 world::world(std::uint64_t seed, tracing how)
     : shared_(seed, trace{how != tracing::none, how == tracing::print}),
       checks_(shared_),
-      network_(shared_.plan.local ? nullptr : std::make_unique<store_node>(shared_, checks_)),
+      network_(shared_.plan.local || shared_.plan.redis
+                   ? nullptr
+                   : std::make_unique<store_node>(shared_, checks_)),
+      redis_(shared_.plan.redis ? std::make_unique<redis_node>(shared_, checks_) : nullptr),
       local_(shared_.plan.local ? std::make_unique<local_node>(shared_, checks_) : nullptr),
-      store_(local_ ? static_cast<store&>(*local_) : *network_),
-      faults_(shared_, store_, network_.get(), local_.get(), processes_, [this] { spawn(); }),
+      store_(truth()),
+      faults_(shared_, store_, remote(), redis_.get(), local_.get(), processes_,
+              [this] { spawn(); }),
       how_(how) {
-  shared_.note(local_ ? "a local store" : "a networked store");
+  shared_.note(local_ ? "a local store" : redis_ ? "a Redis server" : "a networked store");
   if (local_) local_->on_kill([this](process& victim) { faults_.kill_inside(victim); });
+}
+
+remote_store* world::remote() noexcept {
+  if (redis_) return redis_.get();
+  return network_.get();
+}
+
+store& world::truth() noexcept {
+  if (local_) return *local_;
+  return *remote();
 }
 
 void world::spawn() {

@@ -5,6 +5,7 @@
 #include "sim/faults.hpp"
 #include "sim/local_node.hpp"
 #include "sim/process.hpp"
+#include "sim/redis_node.hpp"
 #include "sim/store_node.hpp"
 
 #include <cstdint>
@@ -41,6 +42,8 @@ class world {
   [[nodiscard]] outcome run();
 
  private:
+  [[nodiscard]] remote_store* remote() noexcept;
+  [[nodiscard]] store& truth() noexcept;
   void spawn();
   /// Runs until `limit` or until `done()` says so. False: `limit` came first, or something failed.
   template <class Done>
@@ -53,8 +56,9 @@ class world {
 
   context shared_;
   checkers checks_;
-  // One of the two is there.
+  // One of the three is there.
   std::unique_ptr<store_node> network_;
+  std::unique_ptr<redis_node> redis_;
   std::unique_ptr<local_node> local_;
   store& store_;
   std::vector<std::shared_ptr<process>> processes_;

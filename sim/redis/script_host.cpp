@@ -246,8 +246,7 @@ void script_host::build_globals() {
 }
 
 script_host::loaded script_host::load(std::string_view body) {
-  auto sha1 = sha1_hex(body);
-  if (const auto found = scripts_.find(sha1); found != scripts_.end()) {
+  if (const auto found = scripts_.find(body); found != scripts_.end()) {
     return {found->second.get(), {}};
   }
   if (luaL_loadbuffer(lua_, body.data(), body.size(), "@user_script") != 0) {
@@ -256,9 +255,10 @@ script_host::loaded script_host::load(std::string_view body) {
     lua_pop(lua_, 1);
     return failed;
   }
-  auto compiled = std::make_unique<script>(script{sha1, luaL_ref(lua_, LUA_REGISTRYINDEX)});
+  auto compiled =
+      std::make_unique<script>(script{sha1_hex(body), luaL_ref(lua_, LUA_REGISTRYINDEX)});
   const auto* const kept = compiled.get();
-  scripts_.emplace(std::move(sha1), std::move(compiled));
+  scripts_.emplace(std::string(body), std::move(compiled));
   return {kept, {}};
 }
 

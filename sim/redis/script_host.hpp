@@ -76,6 +76,7 @@ class script_host {
 
   lua_State* lua_;
   int globals_ = 0;  // a reference to the table behind the one that scripts see
+  // By their text: hashing that for every SCRIPT LOAD would cost more than all other commands.
   std::unordered_map<std::string, std::unique_ptr<script>, view_hash, std::equal_to<>> scripts_;
 
   // While a script runs.

@@ -24,6 +24,14 @@ enum class defect {
   dead_holder_not_removed,  ///< who asks leaves what a dead process held
   look_not_sent,            ///< whom a change brought forward is not told
   tokens_not_reserved,      ///< tokens are used without having been put on record first
+  // Of Redis.
+  script_releases_anybody,       ///< a release frees the lock whoever holds it
+  script_renews_anybody,         ///< a renewal takes the lock over from whoever holds it
+  script_forgets_expiry,         ///< a lock is set without an expiry
+  script_ignores_foreigner,      ///< another library's lock is taken for none
+  tokens_without_floor,          ///< a counter that was lost begins at 1
+  tokens_not_raised_on_connect,  ///< a counter that was set back goes on from there
+  queue_expires_early,           ///< the queue's keys do not live as long as its tickets
 };
 
 #if defined(SALLYPORT_PLANTED_DEFECTS)

@@ -1,0 +1,111 @@
+#include "sim/redis_defects.hpp"
+
+#if defined(SALLYPORT_PLANTED_DEFECTS)
+
+#include "backends/redis/protocol.hpp"
+#include "base/check.hpp"
+#include "base/planted.hpp"
+#include "sim/redis/sha1.hpp"
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <string_view>
+
+namespace sallyport::sim {
+namespace {
+
+using base::defect;
+
+/// What is written in a script, and what a mistake would have written there.
+struct mistake {
+  defect which;
+  std::string_view right;
+  std::string_view wrong;
+};
+
+constexpr std::array<mistake, 6> mistakes{{
+    {defect::script_releases_anybody,
+     "type(value) == 'string' and string.sub(value, 1, #ARGV[5]) == ARGV[5]",
+     "type(value) == 'string'"},
+    {defect::script_renews_anybody,
+     "if type(value) ~= 'string' or string.sub(value, 1, #head) ~= head then return {0} end\nlocal",
+     "if type(value) ~= 'string' then return {0} end\nlocal"},
+    {defect::script_forgets_expiry, "ARGV[15]), 'PX', ARGV[8])", "ARGV[15]))"},
+    {defect::script_ignores_foreigner, "~= 'sp1 ' then\n    foreign = true",
+     "~= 'sp1 ' then\n    value = false"},
+    {defect::tokens_without_floor, "last < 1e15", "last < 0"},
+    {defect::queue_expires_early, "ticket_ms * 1.25", "ticket_ms * 0.3"},
+}};
+
+/// The scripts with the present mistake in them: by their text, and by the hash of the right one.
+struct broken_scripts {
+  defect which = defect::none;
+  std::map<std::string, std::string, std::less<>> text_of;
+  std::map<std::string, std::string, std::less<>> sha1_of;
+};
+
+std::size_t replace_all(std::string& text, std::string_view right, std::string_view wrong) {
+  std::size_t count = 0;
+  for (auto at = text.find(right); at != std::string::npos; at = text.find(right, at)) {
+    text.replace(at, right.size(), wrong);
+    at += wrong.size();
+    ++count;
+  }
+  return count;
+}
+
+broken_scripts break_scripts(const mistake& made) {
+  using namespace backends::redis;
+  broken_scripts broken{made.which, {}, {}};
+  std::size_t count = 0;
+  for (const auto* each :
+       {&scripts::acquire, &scripts::acquire_many, &scripts::break_lock, &scripts::downgrade,
+        &scripts::leave, &scripts::leave_many, &scripts::raise, &scripts::renew,
+        &scripts::renew_many, &scripts::set_value, &scripts::who}) {
+    std::string text(each->text);
+    count += replace_all(text, made.right, made.wrong);
+    broken.sha1_of.emplace(each->sha1, redis::sha1_hex(text));
+    broken.text_of.emplace(each->text, std::move(text));
+  }
+  SALLYPORT_CHECK(count > 0);  // the script was changed: the mistake has to be made anew
+  return broken;
+}
+
+}  // namespace
+
+const std::vector<std::string>& with_defect(const std::vector<std::string>& command) {
+  static broken_scripts broken;
+  static std::vector<std::string> changed;
+  if (broken.which != base::planted_defect) {
+    broken = {base::planted_defect, {}, {}};
+    for (const mistake& each : mistakes) {
+      if (each.which == base::planted_defect) broken = break_scripts(each);
+    }
+  }
+  if (broken.text_of.empty()) return command;
+  for (const auto* replacements : {&broken.text_of, &broken.sha1_of}) {
+    for (std::size_t i = 1; i < command.size() && i < 3; ++i) {
+      const auto found = replacements->find(command[i]);
+      if (found == replacements->end()) continue;
+      changed = command;
+      changed[i] = found->second;
+      return changed;
+    }
+  }
+  return command;
+}
+
+}  // namespace sallyport::sim
+
+#else
+
+namespace sallyport::sim {
+
+const std::vector<std::string>& with_defect(const std::vector<std::string>& command) {
+  return command;
+}
+
+}  // namespace sallyport::sim
+
+#endif
