@@ -34,8 +34,8 @@ constexpr std::array<mistake, 6> mistakes{{
     {defect::script_forgets_expiry, "ARGV[15]), 'PX', ARGV[8])", "ARGV[15]))"},
     {defect::script_ignores_foreigner, "~= 'sp1 ' then\n    foreign = true",
      "~= 'sp1 ' then\n    value = false"},
-    {defect::tokens_without_floor, "last < 1e15", "last < 0"},
-    {defect::queue_expires_early, "ticket_ms * 1.25", "ticket_ms * 0.3"},
+    {defect::tokens_without_floor, "if last == tonumber(", "if false and last == tonumber("},
+    {defect::queue_expires_early, "* 1.25)", "* 0.3)"},
 }};
 
 /// The scripts with the present mistake in them: by their text, and by the hash of the right one.
@@ -60,9 +60,9 @@ broken_scripts break_scripts(const mistake& made) {
   broken_scripts broken{made.which, {}, {}};
   std::size_t count = 0;
   for (const auto* each :
-       {&scripts::acquire, &scripts::acquire_many, &scripts::break_lock, &scripts::downgrade,
-        &scripts::leave, &scripts::leave_many, &scripts::raise, &scripts::renew,
-        &scripts::renew_many, &scripts::set_value, &scripts::who}) {
+       {&scripts::acquire, &scripts::acquire_many, &scripts::beat, &scripts::break_lock,
+        &scripts::downgrade, &scripts::leave, &scripts::leave_many, &scripts::raise,
+        &scripts::renew, &scripts::renew_many, &scripts::set_value, &scripts::who}) {
     std::string text(each->text);
     count += replace_all(text, made.right, made.wrong);
     broken.sha1_of.emplace(each->sha1, redis::sha1_hex(text));
