@@ -40,6 +40,8 @@ struct request {
   std::shared_ptr<const std::vector<std::string>> command{};
   /// Redis: the channel for notices is not open yet, so it is asked without queueing.
   bool unheard = false;
+  /// Redis: a heartbeat that is asked by the script for several of them.
+  bool beat = false;
 };
 
 using answer =
@@ -55,6 +57,8 @@ struct reply {
   bool unheard = false;                   ///< as in the request
   /// Redis: the server does not know the script of this request.
   std::shared_ptr<const request> unknown_script{};
+  /// Redis: a heartbeat found that something has changed, and is to be asked in full.
+  std::shared_ptr<const request> ask_in_full{};
 };
 
 }  // namespace sallyport::sim

@@ -57,6 +57,10 @@ wire_command command_of(const backends::redis::protocol& speech, const request& 
                                          .answer_by = asked.answer_by};
   switch (asked.what) {
     case operation::acquire:
+      if (asked.beat) {
+        const std::array<backend_api::acquire_request, 1> alone{to_acquire(asked)};
+        return speech.beat(alone);
+      }
       return speech.acquire(to_acquire(asked), asked.asked_before);
     case operation::renew:
       return speech.renew(to_renewal(asked));
@@ -116,6 +120,8 @@ void redis_driver::encode(request& asked) {
       asked.unheard = true;
     }
   }
+  if (waits && !asked.unheard) asked.beat = speech_.may_beat(to_acquire(asked));
+  if (asked.beat) shared().count.add(counter::beat);
   asked.command =
       std::make_shared<const std::vector<std::string>>(words_of(command_of(speech_, asked), false));
 }
@@ -131,6 +137,15 @@ bool redis_driver::decode(reply& said) {
     request again = *said.unknown_script;
     again.command = std::make_shared<const std::vector<std::string>>(
         words_of(command_of(speech_, again), true));
+    link_->send({std::move(again)});
+    return false;
+  }
+  if (said.ask_in_full) {
+    shared().count.add(counter::beat_in_full);
+    request again = *said.ask_in_full;
+    again.beat = false;
+    again.command = std::make_shared<const std::vector<std::string>>(
+        words_of(command_of(speech_, again), false));
     link_->send({std::move(again)});
     return false;
   }

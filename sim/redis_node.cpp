@@ -36,11 +36,11 @@ duration whole_milliseconds(duration span) { return std::chrono::ceil<millisecon
 
 constexpr std::array all_scripts{
     &backends::redis::scripts::acquire,    &backends::redis::scripts::acquire_many,
-    &backends::redis::scripts::break_lock, &backends::redis::scripts::downgrade,
-    &backends::redis::scripts::leave,      &backends::redis::scripts::leave_many,
-    &backends::redis::scripts::raise,      &backends::redis::scripts::renew,
-    &backends::redis::scripts::renew_many, &backends::redis::scripts::set_value,
-    &backends::redis::scripts::who};
+    &backends::redis::scripts::beat,       &backends::redis::scripts::break_lock,
+    &backends::redis::scripts::downgrade,  &backends::redis::scripts::leave,
+    &backends::redis::scripts::leave_many, &backends::redis::scripts::raise,
+    &backends::redis::scripts::renew,      &backends::redis::scripts::renew_many,
+    &backends::redis::scripts::set_value,  &backends::redis::scripts::who};
 
 }  // namespace
 
@@ -127,7 +127,7 @@ std::vector<notice> redis_node::take_notices(const lock_name& name) {
 
 reply redis_node::execute(const request& asked, client_number from) {
   published_.clear();
-  const redis::reply raw = run(*asked.command);
+  redis::reply raw = run(*asked.command);
   reply out{asked.number, asked.what, asked.holder, {}};
   out.unheard = asked.unheard;
   if (raw.error_word() == "NOSCRIPT") {
@@ -138,6 +138,14 @@ reply redis_node::execute(const request& asked, client_number from) {
                static_cast<std::int64_t>(asked.what), static_cast<std::int64_t>(from),
                static_cast<std::int64_t>(shared_.index_of(asked.name)),
                static_cast<std::int64_t>(asked.holder.low % 10'000));
+  if (asked.beat && raw.elements.size() == 1) {
+    redis::reply only = std::move(raw.elements.front());
+    raw = std::move(only);
+    if (raw.is_integer()) {  // nothing was done
+      out.ask_in_full = std::make_shared<const request>(asked);
+      return out;
+    }
+  }
   decode(asked, raw, out);
   if (raw.is_error()) {
     shared_.fail("scripts", raw.text);
