@@ -104,7 +104,8 @@ class Schedules(InteropTest):
 
     def test_two_are_never_inside_together(self):
         inside = 'mkdir "$DIR/inside" || touch "$DIR/overlap"; rmdir "$DIR/inside"; echo in >> "$DIR/turns"'
-        loop = f"until test -e \"$DIR/enough\"; do \"$0\" run {KEY} -- sh -c '{inside}' || exit 1; done"
+        # Without a pause the two would hand the lock to each other for ever, and it would never be free for who only polls.
+        loop = f"until test -e \"$DIR/enough\"; do \"$0\" run {KEY} -- sh -c '{inside}' || exit 1; sleep 0.05; done"
         loops = []
         for _ in range(2):
             process = subprocess.Popen(

@@ -18,6 +18,7 @@ class Replicas : public testing::Test {
     // A replica that is online may still be busy with its beginning.
     ASSERT_TRUE(kit::eventually([] {
       auto probe = master_->probe();
+      probe.expect({"SET", "nothing", "1"});
       probe.expect({"DEL", "nothing"});
       return probe.expect({"WAIT", "1", "1000"}).integer == 1;
     }));
