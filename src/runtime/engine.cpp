@@ -355,9 +355,14 @@ void engine::acquire_answered(const holder_id& id, base::result<acquire_answer> 
         who->late_until = std::max(who->late_until, sent_at + who->spec->times.lease_length);
       }
       if (leaving* going = who->as_leaving()) {
+        const bool there = answer && !std::holds_alternative<backend_api::held>(*answer);
         if (unknown) {
           going->finished = false;
           follow(*who, going->machine.on_late_request(who->late_until, out.now), out);
+        } else if (going->finished && there) {
+          // The store heard the question after the farewell, and took it for a new contender.
+          going->finished = false;
+          follow(*who, going->machine.on_late_request(out.now, out.now), out);
         } else if (going->finished) {
           who->over = true;
           out.dead.push_back(who);

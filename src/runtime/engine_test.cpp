@@ -412,6 +412,29 @@ TEST_F(EngineTest, GoesOnWithdrawingWhenAHeartbeatWonByANoticeHasNoAnswer) {
   EXPECT_EQ(store.take("withdraw").holder, request.holder);
 }
 
+TEST_F(EngineTest, WithdrawsAgainWhenAHeartbeatWasHeardAfterTheFarewell) {
+  caller one;
+  machine.acquire(one, spec_of("a", 1), time_point::max());
+  const auto who = store.take("acquire").holder;
+  answer_waiting(who);
+  pass(1s);
+  EXPECT_EQ(store.take("acquire").holder, who);
+  machine.granted_notice(who, backend_api::granted{{fencing_token{5}, fencing_token{5}}, 3s, true});
+  ASSERT_TRUE(one.lease());
+  store.log.clear();
+  listener word;
+  machine.release(*one.lease(), &word);
+  EXPECT_EQ(store.take("release").holder, who);
+  answer_left(who);
+
+  answer_waiting(who);
+  pass(1ms);
+
+  EXPECT_EQ(store.take("withdraw").holder, who);
+  answer_left(who);
+  EXPECT_TRUE(machine.quiet());
+}
+
 TEST_F(EngineTest, ReReadsEveryWaiterAfterAReconnect) {
   caller a;
   caller b;
