@@ -241,9 +241,11 @@ double chained_pairs(int many, seconds time) {
                   lease_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(time));
   all.finish();
   const seconds passed = stopwatch::now() - began;
-  (*store)->close();
-  if (all.failed()) throw std::runtime_error("a chain broke");
-  return passed.count() * 1e6 / static_cast<double>(all.pairs());
+  const bool broke = all.failed();
+  const auto pairs = static_cast<double>(all.pairs());
+  (*store)->close();  // what is under way is answered "unknown"
+  if (broke || pairs < 1) throw std::runtime_error("a chain broke");
+  return passed.count() * 1e6 / pairs;
 }
 
 program make(std::string id, std::string group, std::string title, std::string limit, bar wanted,
