@@ -153,6 +153,18 @@ double raw_threads(int many, seconds time) {
   });
 }
 
+double script_threads(int many, seconds time) {
+  const auto server = bench_server(false);
+  std::vector<std::unique_ptr<raw_connection>> raw;
+  std::vector<script_pair> pairs;
+  for (int i = 0; i < many; ++i) {
+    raw.push_back(std::make_unique<raw_connection>(server->port()));
+    pairs.emplace_back(name_of(static_cast<std::size_t>(i)));
+  }
+  script_pair::load(*raw.front());
+  return together(many, time, [&](std::size_t me) { pairs[me].run(*raw[me]); });
+}
+
 double mutex_threads(int many, seconds time) {
   const auto server = bench_server(false);
   const auto store = client::open(address_of(*server));
@@ -289,14 +301,18 @@ std::vector<program> redis_alone_programs() {
            "redis-1-disk/set", {}, with(&mutex_pair, true)),
       make("redis-threads-8/set", eight, "8 hiredis connections: SET NX PX, compare-and-delete", "",
            {}, threads(&raw_threads, 8)),
+      make("redis-threads-8/scripts", eight, "8 hiredis connections: the scripts of the mutex", "",
+           {}, threads(&script_threads, 8)),
       make("redis-threads-8/mutex", eight, "sallyport::mutex, one connection",
-           "redis-threads-8/set", times_limit(eight_threads_bar), threads(&mutex_threads, 8)),
+           "redis-threads-8/scripts", times_limit(eight_threads_bar), threads(&mutex_threads, 8)),
       make("redis-threads-64/set", many, "64 hiredis connections: SET NX PX, compare-and-delete",
            "", {}, threads(&raw_threads, 64)),
+      make("redis-threads-64/scripts", many, "64 hiredis connections: the scripts of the mutex", "",
+           {}, threads(&script_threads, 64)),
       make("redis-threads-64/mutex", many, "64 threads, sallyport::mutex, one connection",
-           "redis-threads-64/set", times_limit(many_threads_bar), threads(&mutex_threads, 64)),
+           "redis-threads-64/scripts", times_limit(many_threads_bar), threads(&mutex_threads, 64)),
       make("redis-threads-64/chains", many, "64 chains of completions on the backend",
-           "redis-threads-64/set", times_limit(chains_bar), threads(&chained_pairs, 64)),
+           "redis-threads-64/scripts", times_limit(chains_bar), threads(&chained_pairs, 64)),
   };
 }
 
