@@ -75,17 +75,27 @@ void hearing::begin_leading() {
 
 hearing::role hearing::come_in() {
   const base::mutex_lock lock(mutex_);
-  ++blocked_;
+  // Only where the watchdog is known to run: it hears instead.
+  if (++blocked_ > 1 && attended_.load(std::memory_order_relaxed)) {
+    last_crowd_ = lease_clock::now();
+  }
   if (heard_) {
     // If it is a leader that hears, it will see on leaving that somebody is left.
     return role::follower;
   }
-  if (blocked_ == 1) {
+  if (blocked_ == 1 && !crowd_was_here()) {
     begin_leading();
     return role::leader;
   }
   switch_attention(true);
   return role::follower;
+}
+
+bool hearing::crowd_was_here() {
+  if (last_crowd_ == time_point::min()) return false;
+  if (lease_clock::now() - last_crowd_ < crowd_memory) return true;
+  last_crowd_ = time_point::min();
+  return false;
 }
 
 bool hearing::take_the_lead() {

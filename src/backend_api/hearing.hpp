@@ -7,6 +7,7 @@
 #include "base/result.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <pthread.h>
@@ -65,6 +66,10 @@ class hearing final : private drive_waker {
 
   /// How many callers are inside drive(); for tests.
   [[nodiscard]] std::size_t blocked() SALLYPORT_EXCLUDES(mutex_);
+  /// So long after two callers were blocked at once the watchdog goes on hearing, also for one that
+  /// comes alone: callers that take turns would else hand the hearing to and fro.
+  static constexpr duration crowd_memory = std::chrono::milliseconds{2};
+
   /// How often attention was switched on or off; for tests and tuning.
   [[nodiscard]] std::size_t switches() SALLYPORT_EXCLUDES(mutex_);
 
@@ -73,6 +78,7 @@ class hearing final : private drive_waker {
 
   void wake() noexcept override;
   role come_in() SALLYPORT_EXCLUDES(mutex_);
+  [[nodiscard]] bool crowd_was_here() SALLYPORT_REQUIRES(mutex_);
   /// True: nobody hears, and now this caller does.
   bool take_the_lead() SALLYPORT_EXCLUDES(mutex_);
   void go(role mine) SALLYPORT_EXCLUDES(mutex_);
@@ -94,6 +100,8 @@ class hearing final : private drive_waker {
   bool attention_on_ SALLYPORT_GUARDED_BY(mutex_) = true;
   bool attention_wanted_ SALLYPORT_GUARDED_BY(mutex_) = false;  // when the leader has gone
   std::size_t switches_ SALLYPORT_GUARDED_BY(mutex_) = 0;
+  // When two callers were last blocked at once; min: long ago.
+  time_point last_crowd_ SALLYPORT_GUARDED_BY(mutex_) = time_point::min();
 };
 
 }  // namespace sallyport::backend_api
