@@ -9,7 +9,7 @@ usage: ./test.sh [MODE]
 
 Modes:
   all      (default) every stage: install, build, unit, layering, kit, contract, redis, crash, command,
-           package, examples, simulator, asan, tsan, format; about 15 minutes from nothing on two cores
+           package, examples, simulator, asan, tsan, format; about 25 minutes from nothing on two cores
   quick    unit, layering, kit, contract, command and 1,000 simulated seeds; under 3 minutes once built
   long     like all, with 50,000 simulated seeds and the whole contract suite in every set-up
   lint     format, and clang-tidy over all sources
