@@ -110,9 +110,6 @@ const setup& the_setup() {
   return running;
 }
 
-/// Longer than the longest lease of the suite: what a client could not take back before it was closed goes with its lease.
-constexpr std::chrono::seconds until_all_has_lapsed{40};
-
 /// Locks under a prefix. When the test is over, nothing may be left of them but the counter: what
 /// dead clients left goes with their leases and tickets.
 class prefix_store final : public fresh_store {
@@ -123,19 +120,17 @@ class prefix_store final : public fresh_store {
   }
   ~prefix_store() override {
     std::vector<std::string> left;
-    const bool clean = kit::eventually(
-        [&] {
-          left.clear();
-          for (const kit::redis_address& each : the_setup().masters()) {
-            kit::redis_probe probe{each};
-            for (std::string& key : kit::leftovers(probe)) {
-              // In a cluster a tag may stand before the prefix.
-              if (key.find(prefix_) != std::string::npos) left.push_back(std::move(key));
-            }
-          }
-          return left.empty();
-        },
-        until_all_has_lapsed);
+    const bool clean = kit::eventually([&] {
+      left.clear();
+      for (const kit::redis_address& each : the_setup().masters()) {
+        kit::redis_probe probe{each};
+        for (std::string& key : kit::leftovers(probe)) {
+          // In a cluster a tag may stand before the prefix.
+          if (key.find(prefix_) != std::string::npos) left.push_back(std::move(key));
+        }
+      }
+      return left.empty();
+    });
     EXPECT_TRUE(clean) << left.size() << " keys are left, one is " << left.front();
   }
   prefix_store(const prefix_store&) = delete;
