@@ -5,6 +5,7 @@
 #include "client/registry.hpp"
 #include <sallyport/error.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -15,6 +16,9 @@ namespace sallyport::detail {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// How long a client that closes waits for the store to hear of its last releases and withdrawals.
+constexpr std::chrono::milliseconds departure_patience = 1s;
 
 thread_local std::string last_detail;  // the sentence behind this thread's last std::error_code
 
@@ -124,10 +128,22 @@ client_state::~client_state() {
     return;
   }
   if (!inside_ || !inside_->store) return;
+  say_farewell();
   // From the outside in: nothing may call into what is gone already.
   inside_->world.stop_timers();
   inside_->store->close();
   inside_->world.stop_news();
+}
+
+void client_state::say_farewell() {
+  // A withdrawal that nobody waited for may be under way, or a question that was overtaken by its
+  // contender's release. Whoever hears of it later is gone, and a lease would be left behind.
+  backend_api::drive_ticket& done = inside_->last_word.ticket;
+  engine().depart(inside_->last_word);
+  const auto until = lease_clock::now() + std::min(departure_patience, options_.request_timeout);
+  for (auto now = lease_clock::now(); now < until && !done.finished(); now = lease_clock::now()) {
+    done.wait_for(until - now);
+  }
 }
 
 void client_state::ensure_alive() const {

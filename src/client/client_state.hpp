@@ -71,11 +71,19 @@ class client_state : public std::enable_shared_from_this<client_state> {
  private:
   struct innards {
     innards(client_state& owner, const client_options& options);
+    /// Outlives the threads that finish it.
+    struct departure final : runtime::word_waiter {
+      void finished() noexcept override { ticket.finish(); }
+      backend_api::drive_ticket ticket;
+    } last_word;
     runtime::threads world;
     runtime::engine engine;
     observations observed;
     std::unique_ptr<backend_api::backend> store;
   };
+
+  /// Lets the store hear of the last releases and withdrawals; bounded.
+  void say_farewell();
 
   const client_options options_;
   const std::uint32_t born_;

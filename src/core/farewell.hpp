@@ -44,6 +44,9 @@ class farewell {
   /// Notices may have been missed and the store is back: say it now rather than at the next retry.
   [[nodiscard]] farewell_actions on_reconnected(time_point now);
 
+  /// There will be no later: what waits for its time is said now, unless it would be too early.
+  [[nodiscard]] farewell_actions hurry(time_point now) { return on_reconnected(now); }
+
   /// Another request of this contender turned out to have no answer: it may be executed until then.
   [[nodiscard]] farewell_actions on_late_request(time_point until, time_point now);
 

@@ -21,6 +21,8 @@ namespace {
 
 /// The mutex is let go after this many timers, so that a mass of renewals holds up nobody for long.
 constexpr int timers_per_round = 4096;
+/// Of one farewell, when the client departs.
+constexpr int departure_tries = 2;
 
 }  // namespace
 
@@ -269,6 +271,33 @@ bool engine::quiet() const {
   return parties_.empty();
 }
 
+void engine::depart(word_waiter& caller) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    SALLYPORT_CHECK(departing_ == nullptr);
+    departing_ = &caller;
+    std::vector<party*> all;
+    all.reserve(parties_.size());
+    for (auto& [id, who] : parties_) {
+      if (who.over) continue;
+      who.awaited = true;
+      all.push_back(&who);
+    }
+    awaited_ = all.size();
+    for (party* who : all) {
+      leaving* const going = who->as_leaving();
+      if (going != nullptr && !going->finished) follow(*who, going->machine.hurry(out.now), out);
+    }
+    close_books(out);
+  }
+  perform(out);
+}
+
+void engine::await_no_more(party& who) {
+  if (std::exchange(who.awaited, false)) --awaited_;
+}
+
 void engine::on_changed(std::function<void(const lock_name&)> callback) {
   const base::mutex_lock held{mutex_};
   changed_callback_ = std::move(callback);
@@ -359,6 +388,7 @@ void engine::acquire_answered(const holder_id& id, base::result<acquire_answer> 
         if (unknown) {
           going->finished = false;
           follow(*who, going->machine.on_late_request(who->late_until, out.now), out);
+          if (who->awaited) follow(*who, going->machine.hurry(out.now), out);
         } else if (going->finished && there) {
           // The store heard the question after the farewell, and took it for a new contender.
           going->finished = false;
@@ -431,6 +461,11 @@ void engine::leave_answered(const holder_id& id, base::result<leave_answer> answ
     leaving* const going = who != nullptr ? who->as_leaving() : nullptr;
     if (going == nullptr) return;
     follow(*who, going->machine.on_answered(answer, out.now, random_.unit()), out);
+    if (who->awaited) {
+      const bool said_again = going->machine.wake_at() <= out.now;
+      const bool heard = answer && !said_again && who->acquire_sent_at == time_point::min();
+      if (heard || (!answer && ++going->failures == departure_tries)) await_no_more(*who);
+    }
     close_books(out);
   }
   perform(out);

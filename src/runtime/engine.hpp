@@ -127,6 +127,11 @@ class engine final : public backend_api::events {
   /// Whether no contender of this client is left in the store, as far as it knows.
   [[nodiscard]] bool quiet() const;
 
+  /// The client is about to close: every farewell that waits for its time is said now. `caller` is
+  /// finished when the store has heard each of them once, or two tries of it have failed: then its
+  /// remains are left to lapse. REQUIRES: called once, with nobody inside and nobody waiting.
+  void depart(word_waiter& caller);
+
   /// Does what is due; called at the times given to environment::wake_at.
   void run_due();
 
@@ -179,6 +184,7 @@ class engine final : public backend_api::events {
       SALLYPORT_REQUIRES(mutex_);
   void grant_lost(party& who, outbox& out) SALLYPORT_REQUIRES(mutex_);
   void end_claim(party& who, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  void await_no_more(party& who) SALLYPORT_REQUIRES(mutex_);
   void send_renewal(party& who, std::uint32_t token_count, outbox& out) SALLYPORT_REQUIRES(mutex_);
   void renewal_answered(backend_api::renew_outcome& outcome, outbox& out)
       SALLYPORT_REQUIRES(mutex_);
@@ -208,6 +214,8 @@ class engine final : public backend_api::events {
   time_point armed_for_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
   core::waiter_number next_waiter_ SALLYPORT_GUARDED_BY(mutex_) = 1;
   std::uint32_t solo_waiters_ SALLYPORT_GUARDED_BY(mutex_) = 0;
+  word_waiter* departing_ SALLYPORT_GUARDED_BY(mutex_) = nullptr;
+  std::size_t awaited_ SALLYPORT_GUARDED_BY(mutex_) = 0;  // parties that departing_ waits for
   std::function<void(const lock_name&)> changed_callback_ SALLYPORT_GUARDED_BY(mutex_);
 };
 

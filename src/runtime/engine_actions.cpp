@@ -308,6 +308,7 @@ void engine::note(outbox& out, void (observer::*what)(const lock_event&), const 
 void engine::sweep(outbox& out) {
   for (party* who : out.dead) {
     timers_.disarm(*who);
+    await_no_more(*who);
     parties_.erase(holder_id{who->id});
   }
   out.dead.clear();
@@ -322,6 +323,9 @@ void engine::sweep(outbox& out) {
 
 void engine::close_books(outbox& out) {
   sweep(out);
+  if (departing_ != nullptr && awaited_ == 0) {
+    out.words.push_back(std::exchange(departing_, nullptr));
+  }
   // Queued under the mutex, so that users hear of things in the order in which they happened.
   for (auto& item : out.news) world_.tell(std::move(item));
   if (timers_.next() < armed_for_) {

@@ -435,6 +435,109 @@ TEST_F(EngineTest, WithdrawsAgainWhenAHeartbeatWasHeardAfterTheFarewell) {
   EXPECT_TRUE(machine.quiet());
 }
 
+TEST_F(EngineTest, DepartsAtOnceWhenNothingIsLeft) {
+  caller me;
+  const auto lease = hold(me, spec_of("a"));
+  const auto holder = backend_api::holder_id{1, 1};
+  machine.release(*lease, nullptr);
+  answer_left(holder);
+  listener departure;
+
+  machine.depart(departure);
+
+  EXPECT_EQ(departure.times_finished, 1);
+}
+
+TEST_F(EngineTest, DepartsWhenTheStoreHasHeardOfAReleaseUnderWay) {
+  caller me;
+  const auto lease = hold(me, spec_of("a"));
+  machine.release(*lease, nullptr);
+  const auto request = store.take("release");
+  listener departure;
+
+  machine.depart(departure);
+  EXPECT_EQ(departure.times_finished, 0);
+  EXPECT_TRUE(store.log.empty());
+  answer_left(request.holder);
+
+  EXPECT_EQ(departure.times_finished, 1);
+}
+
+TEST_F(EngineTest, DepartsAfterWithdrawingAQuestionThatItsReleaseHadOvertaken) {
+  caller one;
+  machine.acquire(one, spec_of("a", 1), time_point::max());
+  const auto who = store.take("acquire").holder;
+  answer_waiting(who);
+  pass(1s);
+  EXPECT_EQ(store.take("acquire").holder, who);
+  machine.granted_notice(who, backend_api::granted{{fencing_token{5}, fencing_token{5}}, 3s, true});
+  ASSERT_TRUE(one.lease());
+  store.log.clear();
+  machine.release(*one.lease(), nullptr);
+  store.take("release");
+  answer_left(who);
+  listener departure;
+
+  machine.depart(departure);
+  answer_granted(who, 6, 6);  // the heartbeat came after the release, to a lock that was free
+  pass(1ms);
+  EXPECT_EQ(departure.times_finished, 0);
+  EXPECT_EQ(store.take("withdraw").holder, who);
+  answer_left(who);
+
+  EXPECT_EQ(departure.times_finished, 1);
+}
+
+TEST_F(EngineTest, DepartsAfterWithdrawingAQuestionThatACancelledCallerHadUnderWay) {
+  caller me;
+  machine.acquire(me, spec_of("a"), time_point::max());
+  const auto request = store.take("acquire");
+  machine.cancel(me);
+  listener departure;
+
+  machine.depart(departure);
+  EXPECT_EQ(departure.times_finished, 0);
+  answer_granted(request.holder, 10, 13);
+  EXPECT_EQ(departure.times_finished, 0);
+  EXPECT_EQ(store.take("withdraw").holder, request.holder);
+  answer_left(request.holder);
+
+  EXPECT_EQ(departure.times_finished, 1);
+}
+
+TEST_F(EngineTest, DepartingSaysNowWhatWasToBeRepeatedLater) {
+  caller me;
+  const auto lease = hold(me, spec_of("a"));
+  machine.release(*lease, nullptr);
+  const auto request = store.take("release");
+  machine.leave_answered(request.holder, base::fail(errc::unavailable));
+  listener departure;
+
+  machine.depart(departure);
+
+  EXPECT_EQ(departure.times_finished, 0);
+  EXPECT_EQ(store.take("release").holder, request.holder);
+  answer_left(request.holder);
+  EXPECT_EQ(departure.times_finished, 1);
+}
+
+TEST_F(EngineTest, DepartsFromAStoreThatDoesNotAnswerAfterTwoTries) {
+  caller me;
+  const auto lease = hold(me, spec_of("a"));
+  machine.release(*lease, nullptr);
+  const auto request = store.take("release");
+  listener departure;
+
+  machine.depart(departure);
+  machine.leave_answered(request.holder, base::fail(errc::unavailable));
+  EXPECT_EQ(departure.times_finished, 0);
+  pass(100ms);
+  EXPECT_EQ(store.take("release").holder, request.holder);
+  machine.leave_answered(request.holder, base::fail(errc::unavailable));
+
+  EXPECT_EQ(departure.times_finished, 1);
+}
+
 TEST_F(EngineTest, ReReadsEveryWaiterAfterAReconnect) {
   caller a;
   caller b;

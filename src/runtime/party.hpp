@@ -48,6 +48,7 @@ struct leaving {
   core::farewell machine;
   word_waiter* releaser = nullptr;
   bool finished = false;  // only an acquire's answer is still awaited
+  int failures = 0;       // since the client departs
 };
 
 /// One holder id's life: attempting, then holding, then leaving; any of them may be the last.
@@ -66,6 +67,7 @@ struct party : timer {
   std::variant<std::unique_ptr<attempting>, holding, std::unique_ptr<leaving>> life;
   lock_mode mode;
   bool over = false;
+  bool awaited = false;  // the departing client waits for its farewell
 
   [[nodiscard]] attempting* as_attempting() {
     auto* found = std::get_if<std::unique_ptr<attempting>>(&life);

@@ -307,5 +307,55 @@ TEST(KilledConnection, ThatWasIdleCostsNoOutcome) {
   EXPECT_TRUE(nothing_is_left(server));
 }
 
+// ---- clients that close ---------------------------------------------------------------------------
+
+TEST(ClosingClient, LeavesNothingOfAReleaseThatWasCutOff) {
+  const redis_server server;
+  for (const std::uint64_t bytes : {0U, 1U, 40U}) {
+    fault_proxy proxy{server.port()};
+    {
+      mutex lock{open(proxy.port()), "door", lasting(60s)};
+      auto held = lock.acquire();
+      proxy.set(flow::to_server, fault::cut_after(bytes));
+      EXPECT_NE(held.release(), release_result::already_lost);
+    }
+
+    EXPECT_TRUE(nothing_is_left(server)) << "cut after " << bytes << " bytes";
+  }
+}
+
+TEST(ClosingClient, LeavesNothingOfAQuestionThatWasGivenUp) {
+  const redis_server server;
+  fault_proxy proxy{server.port()};
+  {
+    mutex lock{open(proxy.port()), "door", lasting(60s)};
+    ASSERT_TRUE(lock.try_acquire());  // connected
+    // Its question arrives when nobody wants its answer any more.
+    proxy.set(flow::to_server, fault::delay(200ms));
+    waiter next(lock);
+    const auto asked = [](const kit::proxy_counts& now) {
+      return now.total.read_from_client > now.total.passed_to_server;
+    };
+    ASSERT_TRUE(proxy.wait_for(asked));
+    next.cancel();
+    EXPECT_FALSE(next.get());
+  }
+
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(ClosingClient, DoesNotWaitLongForAServerThatIsGone) {
+  auto server = std::make_unique<redis_server>();
+  std::optional<mutex> lock{std::in_place, open(server->port()), "door", lasting(60s)};
+  auto held = std::make_optional(lock->acquire());
+  server.reset();
+  held.reset();
+
+  const auto began = lease_clock::now();
+  lock.reset();
+
+  EXPECT_LT(lease_clock::now() - began, 1500ms);
+}
+
 }  // namespace
 }  // namespace sallyport::redis_live
