@@ -49,8 +49,9 @@ void write_file(const std::string& path, const std::string& text) {
   if (!file) throw std::runtime_error("'" + path + "' could not be written");
 }
 
-report measure(const std::vector<program>& programs, const options& how, std::string command) {
+report measure(std::vector<program> programs, const options& how, std::string command) {
   report whole;
+  whole.missing = take_out_missing(programs);
   whole.machine = read_machine_facts();
   const load_watch load;
   const auto began = std::chrono::steady_clock::now();

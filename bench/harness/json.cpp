@@ -103,11 +103,17 @@ std::string to_json(const report& whole) {
   for (const row& each : whole.rows) {
     rows += (rows.empty() ? "\n    " : ",\n    ") + row_object(each);
   }
+  std::string missing;
+  for (const missing_program& each : whole.missing) {
+    missing += (missing.empty() ? "\n    " : ",\n    ") +
+               fields{"      "}.add("program", each.id).add("why", each.why).object();
+  }
   return fields{"  "}
              .add("schema", 1)
              .raw("machine", machine)
              .raw("run", run)
              .raw("rows", "[" + rows + "\n  ]")
+             .raw("missing", "[" + missing + (missing.empty() ? "" : "\n  ") + "]")
              .object() +
          "\n";
 }

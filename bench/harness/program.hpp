@@ -43,6 +43,9 @@ struct program {
   /// Measures one round: one number for each figure, in their order. Throws when what it ran did
   /// not work; its numbers would mean nothing.
   std::function<std::vector<double>(const measure_settings&)> measure;
+  /// Says why it can't be measured here, such as a package that is not installed; empty: it can.
+  /// Null: always. REQUIRES of a program that may be missing: it is nobody's limit.
+  std::function<std::string()> why_missing = {};
 };
 
 }  // namespace sallyport::bench

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace sallyport::bench {
 namespace {
@@ -35,6 +36,21 @@ std::vector<double> limit_column(const program& limit, const measured_rounds& me
 }
 
 }  // namespace
+
+std::vector<missing_program> take_out_missing(std::vector<program>& programs) {
+  std::vector<missing_program> missing;
+  std::vector<program> present;
+  for (program& each : programs) {
+    std::string why = each.why_missing ? each.why_missing() : std::string{};
+    if (why.empty()) {
+      present.push_back(std::move(each));
+    } else {
+      missing.push_back({.id = each.id, .why = std::move(why)});
+    }
+  }
+  programs = std::move(present);
+  return missing;
+}
 
 std::vector<row> make_rows(std::span<const program> programs,
                            std::span<const measured_rounds> measured) {

@@ -41,12 +41,22 @@ struct run_facts {
   seconds took{};
 };
 
+/// A program that could not be measured on this machine.
+struct missing_program {
+  std::string id;
+  std::string why;
+};
+
+/// Takes those that can't be measured here out of `programs`, and says why.
+[[nodiscard]] std::vector<missing_program> take_out_missing(std::vector<program>& programs);
+
 /// A whole run.
 struct report {
   run_facts run;
   machine_facts machine;
   load_facts load;
   std::vector<row> rows;
+  std::vector<missing_program> missing;
 };
 
 /// Puts every figure beside its limit. Both spans go by program, in one order.

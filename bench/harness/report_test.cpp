@@ -67,6 +67,31 @@ TEST(Rows, WithARoundThatLacksAFigureAreRefused) {
   EXPECT_THROW(static_cast<void>(make_rows(programs, measured)), std::invalid_argument);
 }
 
+TEST(MissingPrograms, AreTakenOutWithTheReason) {
+  auto programs = two_programs();
+  programs[0].why_missing = [] { return std::string{}; };
+  programs[1].why_missing = [] { return std::string{"not installed"}; };
+
+  const auto missing = take_out_missing(programs);
+
+  ASSERT_EQ(programs.size(), 1U);
+  EXPECT_EQ(programs[0].id, "pair/limit");
+  ASSERT_EQ(missing.size(), 1U);
+  EXPECT_EQ(missing[0].id, "pair/mine");
+  EXPECT_EQ(missing[0].why, "not installed");
+}
+
+TEST(MissingPrograms, AreNamedInTableAndJson) {
+  report whole = sample_report();
+  EXPECT_THAT(to_json(whole), HasSubstr("\"missing\": []"));
+
+  whole.missing.push_back({.id = "pair/other", .why = "not installed"});
+
+  EXPECT_THAT(to_table(whole), HasSubstr("\nmissing   pair/other: not installed\n"));
+  EXPECT_THAT(to_json(whole), HasSubstr(R"("program": "pair/other",)"));
+  EXPECT_THAT(to_json(whole), HasSubstr(R"("why": "not installed")"));
+}
+
 TEST(Table, ShowsFiguresRatiosBarsAndVerdicts) {
   const std::string text = to_table(sample_report());
 

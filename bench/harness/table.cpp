@@ -57,6 +57,9 @@ std::string heading(const report& whole) {
           " s a program, in turn; ratios are taken round by round\n";
   text += "noise     steal " + number(load.steal_percent) + " %, other programs " +
           number(load.others_cores) + " of " + std::to_string(machine.cores) + " cores\n";
+  for (const missing_program& each : whole.missing) {
+    text += "missing   " + each.id + ": " + each.why + "\n";
+  }
   if (!machine.optimised) text += "\nBuilt without optimisation: these figures mean nothing.\n";
   return text;
 }
