@@ -25,7 +25,7 @@ std::vector<program> all_programs() {
   std::vector<program> all;
   for (auto&& some : {handoff_programs(), many_leases_programs(), uncontended_programs(),
                       asking_programs(), local_store_programs(), command_programs(),
-                      redis_alone_programs(), redis_contended_programs()}) {
+                      redis_alone_programs(), redis_contended_programs(), redis_peers_programs()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;
@@ -71,6 +71,11 @@ report measure(std::vector<program> programs, const options& how, std::string co
 int run(const std::vector<std::string_view>& arguments) {
   if (arguments.size() == 3 && arguments[0] == many_leases_child_flag) {
     return run_many_leases_child(arguments[1], std::atof(std::string(arguments[2]).c_str()));
+  }
+  if (arguments.size() == 5 && arguments[0] == turns_child_flag) {
+    const auto number = [&](std::size_t which) { return std::stoi(std::string(arguments[which])); };
+    return run_turns_child(std::string(arguments[1]), number(2), number(3),
+                           std::chrono::microseconds{number(4)});
   }
   const options how = parse_options(arguments);
   if (how.help) {

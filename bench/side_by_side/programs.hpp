@@ -2,6 +2,8 @@
 
 #include "bench/harness/program.hpp"
 
+#include <chrono>
+#include <string>
 #include <vector>
 
 /// Sallyport beside what people use without it, in the same run.
@@ -17,5 +19,13 @@ namespace sallyport::bench {
 [[nodiscard]] std::vector<program> redis_alone_programs();
 /// Redis beside PING: one lock that many want.
 [[nodiscard]] std::vector<program> redis_contended_programs();
+/// Redis beside other libraries' locks on one server; those that are not installed are missing.
+[[nodiscard]] std::vector<program> redis_peers_programs();
+
+/// What a process started by redis_peers_programs() does for Sallyport: see bench/peers/README.md.
+int run_turns_child(const std::string& port, int process, int seats,
+                    std::chrono::microseconds hold);
+/// The argument by which that process is told its work; port, process, seats, microseconds follow.
+inline constexpr const char* turns_child_flag = "--child-turns";
 
 }  // namespace sallyport::bench

@@ -81,15 +81,7 @@ double ping_pair(seconds time, bool durable) {
 }
 
 double plain_pair(seconds time, bool durable) {
-  const auto server = bench_server(durable);
-  raw_connection raw(server->port());
-  const std::string hash = server->command({"SCRIPT", "LOAD", compare_and_delete}).text;
-  return nanoseconds_per_call(time,
-                              [&] {
-                                raw.command("SET bench value NX PX 30000");
-                                raw.command("EVALSHA %s 1 bench value", hash.c_str());
-                              }) /
-         1e3;
+  return set_and_delete_pair(*bench_server(durable), time);
 }
 
 double scripts_pair(seconds time, bool durable) {
@@ -273,6 +265,17 @@ program make(std::string id, std::string group, std::string title, std::string l
 }
 
 }  // namespace
+
+double set_and_delete_pair(kit::redis_server& server, seconds time) {
+  raw_connection raw(server.port());
+  const std::string hash = server.command({"SCRIPT", "LOAD", compare_and_delete}).text;
+  return nanoseconds_per_call(time,
+                              [&] {
+                                raw.command("SET bench value NX PX 30000");
+                                raw.command("EVALSHA %s 1 bench value", hash.c_str());
+                              }) /
+         1e3;
+}
 
 std::vector<program> redis_alone_programs() {
   const std::string alone = "redis: one thread, nobody else wants the lock";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "bench/harness/program.hpp"
 #include "tests/kit/redis_probe.hpp"
 #include "tests/kit/redis_server.hpp"
 
@@ -57,6 +58,10 @@ class raw_connection {
 
   redisContext* context_;
 };
+
+/// The least lock on Redis: SET NX PX and a script that compares and deletes, over hiredis. The
+/// time of such a pair, in microseconds.
+[[nodiscard]] double set_and_delete_pair(kit::redis_server& server, seconds time);
 
 /// How many commands the server has executed, those inside of scripts apart.
 [[nodiscard]] double commands_of_clients(kit::redis_probe& probe);
