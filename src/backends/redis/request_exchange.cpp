@@ -25,8 +25,11 @@ using backend_api::waiting;
 namespace {
 
 /// What a new waiter is told that is not in the queue yet, since it would not be heard there. It
-/// asks again as soon as the channel is open.
-constexpr waiting until_heard{.ask_again_after = std::chrono::milliseconds{50}};
+/// asks again as soon as the channel is open; at once, if that happened while its question was under
+/// way.
+waiting until_heard(bool open_now) {
+  return {.ask_again_after = std::chrono::milliseconds{open_now ? 0 : 50}};
+}
 
 /// Of the time until answer_by, what the claim may take: the rest is for giving back.
 time_point claim_by(time_point answer_by) {
@@ -114,7 +117,11 @@ void request_exchange::deliver_acquire(base::result<reply> said) {
   base::result<acquire_answer> answer =
       said ? acquire_answer_of(*said, home_.draw())
            : base::result<acquire_answer>(tl::unexpected(std::move(said.error())));
-  if (unheard && answer && std::holds_alternative<held>(*answer)) answer = until_heard;
+  if (unheard && answer && std::holds_alternative<held>(*answer)) {
+    const bool open_now = via && !home_.speech_->how().cluster &&
+                          via->listens(home_.speech_->place_of({}), lease_clock::now());
+    answer = until_heard(open_now);
+  }
   if (proof && answer && std::holds_alternative<granted>(*answer)) {
     auto next = successor(purpose::confirm);
     next->grant = std::get<granted>(*answer);
