@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uint16_t usual_port = 6379;
 constexpr std::uint16_t usual_sentinel_port = 26379;
+constexpr std::size_t most_nodes = 15;
 constexpr std::size_t longest_prefix = 256;
 constexpr std::size_t longest_secret = 64 * 1024;
 
@@ -81,11 +82,23 @@ struct reader {
     if (name == "store") return text(out.store, value);
     if (name == "client_name") return text(out.client_name, value);
     if (name == "replicas") return number(out.replicas, value, 16);
+    if (out.how == topology::quorum && name == "initialise" && (value == "yes" || value == "no")) {
+      out.initialise = value == "yes";
+      return std::monostate{};
+    }
+    if (out.how == topology::quorum && name == "max_lease") return max_lease(value);
     if (name == "verify" && (value == "yes" || value == "no")) {
       out.tls.verify = value == "yes";
       return std::monostate{};
     }
     return bad("unknown option '" + name + "'");
+  }
+
+  base::result<std::monostate> max_lease(const std::string& value) const {
+    const auto seconds = base::parse_number(value, 1, 24 * 3600);
+    if (!seconds) return bad("max_lease is a number of seconds, 1 to 86400, not '" + value + "'");
+    out.max_lease = std::chrono::seconds{*seconds};
+    return std::monostate{};
   }
 
   base::result<std::monostate> prefix(const std::string& value) const {
@@ -117,6 +130,9 @@ base::result<std::monostate> read_servers(const base::uri& from, address& out) {
   if (out.how == topology::single && out.servers.size() > 1) {
     return bad("several servers need redis+cluster://, redis+sentinel:// or redlock://");
   }
+  if (out.how == topology::quorum && out.servers.size() > most_nodes) {
+    return bad("a quorum has at most 15 nodes");
+  }
   return std::monostate{};
 }
 
@@ -143,8 +159,14 @@ base::result<address> parse_address(std::string_view text) {
   if (!from) return bad(why);
   address out;
   std::string_view scheme = from->scheme;
-  out.tls.on = scheme.starts_with("rediss");
-  scheme.remove_prefix(out.tls.on ? 6 : 5);
+  if (scheme.starts_with("redlock")) {
+    out.how = topology::quorum;
+    out.tls.on = scheme == "redlocks";
+    scheme = {};
+  } else {
+    out.tls.on = scheme.starts_with("rediss");
+    scheme.remove_prefix(out.tls.on ? 6 : 5);
+  }
   out.user = from->user;
   out.password = from->password.value_or("");
   if (scheme == "+unix") {
@@ -163,6 +185,9 @@ base::result<address> parse_address(std::string_view text) {
   }
   if (out.how == topology::cluster && out.database != 0)
     return bad("a cluster has database 0 only");
+  if (out.how == topology::quorum && out.replicas > 0) {
+    return bad("the nodes of a quorum are masters without replicas that could take their place");
+  }
   return out;
 }
 
@@ -178,7 +203,8 @@ std::string store_id_of(const address& where) {
       for (const auto& each : servers) place += (place.empty() ? "" : ",") + each;
     }
   }
-  return "redis:" + place + "/" + std::to_string(where.database) + ":" + where.prefix;
+  return (where.how == topology::quorum ? "redlock:" : "redis:") + place + "/" +
+         std::to_string(where.database) + ":" + where.prefix;
 }
 
 }  // namespace sallyport::backends::redis

@@ -4,6 +4,7 @@
 #include "net/endpoint.hpp"
 #include "net/tls.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,13 +13,13 @@
 namespace sallyport::backends::redis {
 
 /// How the server that keeps the truth is found.
-enum class topology : std::uint8_t { single, sentinel, cluster };
+enum class topology : std::uint8_t { single, sentinel, cluster, quorum };
 
 /// An address of a Redis store, understood. Holds secrets: never log it.
 struct address {
   topology how = topology::single;
   std::vector<net::endpoint>
-      servers;  ///< single: one; sentinel: the sentinels; cluster: some nodes
+      servers;  ///< single: one; sentinel: the sentinels; cluster: some nodes; quorum: all
   net::tls_settings tls;
   std::string user;  ///< empty: the default user
   std::string password;
@@ -30,10 +31,12 @@ struct address {
   std::string store;        ///< names the token space; empty: made from where the server is
   std::string client_name;  ///< empty: sallyport:LABEL
   unsigned replicas = 0;    ///< a grant counts when so many replicas have it
+  bool initialise = false;  ///< quorum: the operator says that the nodes are new
+  std::chrono::milliseconds max_lease{std::chrono::seconds{60}};  ///< quorum: of new nodes
 };
 
-/// redis://, rediss://, redis+unix://, and redis+sentinel:// and redis+cluster:// with their
-/// rediss+ twins. Reads password files. Fails with bad_uri, naming what is wrong and what would be
+/// redis://, rediss://, redis+unix://, redis+sentinel:// and redis+cluster:// with their rediss+
+/// twins, redlock:// and redlocks://. Reads password files. Fails with bad_uri, naming what is wrong and what would be
 /// right, never a secret.
 [[nodiscard]] base::result<address> parse_address(std::string_view uri);
 

@@ -311,8 +311,36 @@ void connection::link_up() {
     last_failure_ = {};
   }
   if (const std::shared_ptr<owner> whose = owner_.lock()) whose->connected();
+  sort_waiting();
   const base::mutex_lock lock(mutex_);
   send_waiting();
+}
+
+void connection::sort_waiting() {
+  std::deque<std::unique_ptr<exchange>> all;
+  {
+    const base::mutex_lock lock(mutex_);
+    all.swap(waiting_);
+    waiting_bytes_ = 0;
+  }
+  if (all.empty()) return;
+  exchanges refused;
+  std::deque<std::unique_ptr<exchange>> meant;
+  for (auto& each : all) {
+    if (each->still_meant()) {
+      meant.push_back(std::move(each));
+    } else {
+      refused.push_back(std::move(each));
+    }
+  }
+  answer_all(refused, {make_error_code(errc::unavailable),
+                       "the connection was made anew, and the server may be another"});
+  const base::mutex_lock lock(mutex_);
+  // Before what came meanwhile.
+  for (auto& each : meant) waiting_bytes_ += each->command.arguments.size();
+  for (const auto& each : waiting_) waiting_bytes_ += each->command.arguments.size();
+  waiting_.insert(waiting_.begin(), std::make_move_iterator(meant.begin()),
+                  std::make_move_iterator(meant.end()));
 }
 
 void connection::link_down(const base::failure& why, bool was_up) {

@@ -38,6 +38,10 @@ class exchange {
   ///   outcome_unknown  something of it was sent and no reply came
   ///   closed           the connection was closed before anything was sent
   virtual void answered(base::result<reply> said) = 0;
+  /// It has waited for a connection, and now there is one: the server may be another than the one
+  /// that the command was written for. False: it is not to be sent, and is answered `unavailable`.
+  /// On the pump's thread, after owner::connected() and without a mutex.
+  [[nodiscard]] virtual bool still_meant() { return true; }
 };
 
 /// The connection that carries commands: many callers share it, and it sends without waiting for
@@ -187,6 +191,8 @@ class connection final : public link::user, public std::enable_shared_from_this<
   void finish_batch() SALLYPORT_EXCLUDES(mutex_);
   bool take_overdue(time_point now, exchanges& unknown, exchanges& unsent)
       SALLYPORT_REQUIRES(mutex_);
+  /// Takes what is no longer meant off those who wait.
+  void sort_waiting() SALLYPORT_EXCLUDES(mutex_);
   void answer_lost(exchanges& lost, const std::string& why);
   static void answer_all(exchanges& all, const base::failure& why);
 

@@ -1,5 +1,6 @@
 #include "backends/redis/protocol.hpp"
 
+#include "backends/redis/words.hpp"
 #include "base/check.hpp"
 #include <sallyport/error.hpp>
 
@@ -70,86 +71,6 @@ std::optional<lock_kind> kind_of(std::string_view letters) {
 bool has_many_holders(lock_kind kind) {
   return kind == lock_kind::shared_mutex || kind == lock_kind::semaphore;
 }
-
-std::array<char, 32> hex_of(const holder_id& id) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::array<char, 32> text;  // NOLINT(cppcoreguidelines-pro-type-member-init)
-  for (std::size_t i = 0; i < 16; ++i) {
-    const auto shift = static_cast<unsigned>(60 - 4 * i);
-    text[i] = digits[(id.high >> shift) & 0xfU];
-    text[16 + i] = digits[(id.low >> shift) & 0xfU];
-  }
-  return text;
-}
-
-std::optional<holder_id> holder_of(std::string_view hex) {
-  if (hex.size() != 32) return std::nullopt;
-  holder_id id;
-  const char* const middle = hex.data() + 16;
-  const char* const end = hex.data() + 32;
-  if (std::from_chars(hex.data(), middle, id.high, 16).ptr != middle) return std::nullopt;
-  if (std::from_chars(middle, end, id.low, 16).ptr != end) return std::nullopt;
-  return id;
-}
-
-std::string_view view(const std::array<char, 32>& text) { return {text.data(), text.size()}; }
-
-/// A duration for the store, which must not end before ours does.
-std::int64_t in_ms(duration span) { return std::chrono::ceil<milliseconds>(span).count(); }
-
-/// One word without blanks, that people can read.
-std::string word(std::string_view text) {
-  constexpr std::string_view digits = "0123456789ABCDEF";
-  std::string out;
-  for (const char each : text) {
-    const auto byte = static_cast<unsigned char>(each);
-    if (byte <= 0x20 || byte == '%' || byte == 0x7f) {
-      out += '%';
-      out += digits[byte >> 4U];
-      out += digits[byte & 0xfU];
-    } else {
-      out += each;
-    }
-  }
-  return out.empty() ? "-" : out;
-}
-
-std::string text_of(std::string_view word) {
-  if (word == "-") return {};
-  std::string out;
-  for (std::size_t i = 0; i < word.size(); ++i) {
-    unsigned byte = 0;
-    const bool coded = word[i] == '%' && i + 2 < word.size() &&
-                       std::from_chars(word.data() + i + 1, word.data() + i + 3, byte, 16).ptr ==
-                           word.data() + i + 3;
-    out += coded ? static_cast<char>(byte) : word[i];
-    if (coded) i += 2;
-  }
-  return out;
-}
-
-/// Words of a record, one after the other.
-class words {
- public:
-  explicit words(std::string_view text) : rest_(text) {}
-  std::string_view next() {
-    const auto end = rest_.find(' ');
-    const std::string_view found = rest_.substr(0, end);
-    rest_ = end == std::string_view::npos ? std::string_view{} : rest_.substr(end + 1);
-    return found;
-  }
-  template <class Number = std::int64_t>
-  Number number() {
-    const std::string_view text = next();
-    Number value{};
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return value;
-  }
-  [[nodiscard]] std::string_view rest() const { return rest_; }
-
- private:
-  std::string_view rest_;
-};
 
 base::failure not_understood(std::string_view what) {
   return {make_error_code(errc::store_refused), "the server's answer to " + std::string(what) +
@@ -541,7 +462,7 @@ base::result<std::optional<lock_info>> who_answer_of(const reply& said, std::str
   }
   if (content.is_array()) {
     read_many_holders(content.elements, now, info);
-  } else if (content.text.starts_with("sp1 ")) {
+  } else if (content.text.starts_with("sp1 ") || content.text.starts_with("sp2 ")) {
     read_one_holder(content.text, now, ttl, info);
   } else if (said.elements[1].text != "none") {
     // Another library's: all that is known is that it is there.

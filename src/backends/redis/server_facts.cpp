@@ -53,6 +53,7 @@ server_facts facts_in(const std::vector<reply>& said) {
       if (const auto version = field(each.text, "redis_version"); !version.empty()) {
         facts.version = version;
       }
+      if (const auto run_id = field(each.text, "run_id"); !run_id.empty()) facts.run_id = run_id;
       if (field(each.text, "role") == "slave") facts.replica = true;
       if (field(each.text, "cluster_enabled") == "1") facts.cluster = true;
       for (const char digit : field(each.text, "connected_slaves")) {

@@ -11,6 +11,7 @@ namespace sallyport::backends::redis {
 /// What a server said of itself, as far as locks care.
 struct server_facts {
   std::string version;          ///< empty: it did not say
+  std::string run_id;           ///< another one after every restart; empty: it did not say
   bool replica = false;         ///< it follows another server
   bool cluster = false;         ///< it is a node of a cluster
   unsigned replicas = 0;        ///< how many follow it

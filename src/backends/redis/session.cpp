@@ -108,6 +108,7 @@ base::result<std::monostate> session::connect(const backend_api::open_request& r
 base::result<std::shared_ptr<router>> session::make_router(const link_settings& login) {
   switch (address_.how) {
     case topology::single:
+    case topology::quorum:  // not an address of this backend
       break;
     case topology::sentinel: {
       link_settings sentinel_login = login;

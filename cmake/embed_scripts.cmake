@@ -1,10 +1,10 @@
 # Writes scripts.cpp: every Lua script with what it includes, and its SHA-1, by which the server knows it.
 #
-#   sallyport_embed_scripts(OUTPUT NAME...)
-#     each NAME is scripts/NAME.lua and becomes the script_source scripts::NAME. A line "--!include FILE" stands for that
+#   sallyport_embed_scripts(OUTPUT HEADER NAMESPACE NAME...)
+#     HEADER declares them in NAMESPACE; each NAME is scripts/NAME.lua and becomes the script_source NAMESPACE::NAME. A line "--!include FILE" stands for that
 #     file. Comments and indentation are kept: a script is compiled once, and people read it with SCRIPT tools.
 
-function(sallyport_embed_scripts output)
+function(sallyport_embed_scripts output header namespace)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/scripts)
   set(definitions "")
   foreach(name IN LISTS ARGN)
@@ -21,7 +21,7 @@ function(sallyport_embed_scripts output)
     string(SHA1 hash "${text}")
     string(APPEND definitions "const script_source ${name}{\"${name}\", R\"lua(${text})lua\",\n    \"${hash}\"};\n")
   endforeach()
-  set(source "// Written by CMake from src/backends/redis/scripts.\n#include \"backends/redis/protocol.hpp\"\n\n")
-  string(APPEND source "namespace sallyport::backends::redis::scripts {\n\n${definitions}\n}\n")
+  set(source "// Written by CMake from the Lua files beside its CMakeLists.txt.\n#include \"${header}\"\n\n")
+  string(APPEND source "namespace ${namespace} {\n\n${definitions}\n}\n")
   file(CONFIGURE OUTPUT ${output} CONTENT "${source}" @ONLY)
 endfunction()

@@ -1,0 +1,85 @@
+#pragma once
+
+#include "backend_api/requests.hpp"
+#include "backends/redlock/speech.hpp"
+#include "backends/redlock/token_round.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+/// The quorum's own books; nobody else includes this.
+namespace sallyport::backends::redlock {
+
+using backend_api::time_point;
+
+/// One holder id's life on all nodes.
+struct contender {
+  enum class phase : std::uint8_t {
+    idle,
+    bidding,    ///< asks every node for its vote, under a fresh id
+    enrolling,  ///< takes a ticket, or says that it still waits
+    queued,
+    claiming,  ///< somebody's release handed votes over to it
+    held,
+    leaving
+  };
+  /// A request of the engine that awaits its answer.
+  struct question {
+    time_point received;
+    time_point answer_by;
+  };
+
+  contender(const backend_api::holder_id& who, unsigned nodes)
+      : holder(who), ids(nodes), lines(nodes) {}
+
+  const backend_api::holder_id holder;
+  wish what;
+  phase is = phase::idle;
+  bool may_wait = false;
+  bool enrolled = false;  // some node may have a ticket of it
+  bool told = false;      // the engine was told to come and see
+  std::optional<question> acquire;
+  std::optional<question> claim;  // or a renewal
+  std::optional<time_point> leave_received;
+
+  // The round under way, or the last one: answers to older ones do not count.
+  std::uint64_t round = 0;
+  std::optional<token_round> votes;
+  time_point began{};    // before anything of it was sent
+  std::string round_id;  // bidding, claiming
+  std::uint32_t drawn = 0;
+  unsigned bids = 0;  // since the engine last asked
+  bool renewing = false;
+
+  /// Under which id it may have a node's vote; empty: it has not.
+  std::vector<std::string> ids;
+
+  std::string last_trouble;  // what a node said, or why it did not answer, in this round
+
+  // Enrolling.
+  std::uint64_t came = 0;  // its place in every node's line
+  std::vector<std::optional<vote>> lines;
+  node_set lines_open = 0;
+
+  // Claiming.
+  std::map<std::string, node_set> offers;  // by nonce
+  std::set<std::string> spent;             // nonces that it has given up
+  time_point ask_the_rest_at = time_point::max();
+  node_set asked = 0;
+
+  // Held.
+  backend_api::token_block tokens{};
+  time_point good_until{};
+
+  // Leaving.
+  node_set leave_open = 0;
+  node_set leave_yes = 0;
+  node_set leave_no = 0;
+  bool was_held = false;
+};
+
+}  // namespace sallyport::backends::redlock

@@ -1,0 +1,363 @@
+#include "backends/redlock/membership.hpp"
+
+#include <sallyport/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <utility>
+
+namespace sallyport::backends::redlock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view mark_tag = "sp2";
+/// Between two attempts to read the others' counters, or to change a mark.
+constexpr duration retry_pause = 500ms;
+
+/// Blank-separated words; an empty last word means that there are too few.
+template <std::size_t Count>
+std::optional<std::array<std::string_view, Count>> split(std::string_view text) {
+  std::array<std::string_view, Count> words;
+  for (std::size_t i = 0; i < Count; ++i) {
+    const auto end = text.find(' ');
+    if ((end == std::string_view::npos) != (i + 1 == Count)) return std::nullopt;
+    words[i] = text.substr(0, end);
+    if (words[i].empty()) return std::nullopt;
+    if (end != std::string_view::npos) text.remove_prefix(end + 1);
+  }
+  return words;
+}
+
+template <class Number>
+bool read_number(std::string_view text, Number& into) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), into);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+std::string in_seconds(duration span) {
+  const auto whole = std::chrono::ceil<std::chrono::seconds>(span).count();
+  return std::to_string(std::max<std::int64_t>(whole, 0)) + " s";
+}
+
+}  // namespace
+
+std::string node_mark::text() const {
+  return std::string(mark_tag) + ' ' + store + ' ' + std::to_string(nodes) + ' ' +
+         std::to_string(max_lease.count()) + ' ' + run_id;
+}
+
+std::optional<node_mark> node_mark::parse(std::string_view text) {
+  const auto words = split<5>(text);
+  if (!words || (*words)[0] != mark_tag) return std::nullopt;
+  node_mark mark;
+  std::int64_t lease_ms = 0;
+  mark.store = (*words)[1];
+  mark.run_id = (*words)[4];
+  if (!read_number((*words)[2], mark.nodes) || !read_number((*words)[3], lease_ms) ||
+      lease_ms <= 0) {
+    return std::nullopt;
+  }
+  mark.max_lease = std::chrono::milliseconds{lease_ms};
+  return mark;
+}
+
+membership::membership(settings how)
+    : how_(std::move(how)), nodes_(how_.names.size()), max_lease_(how_.max_lease) {
+  initialising_ = how_.initialise;
+}
+
+duration membership::quiet_time() const {
+  // Whoever holds a vote from before has counted its deadline on another clock: a tenth for that.
+  return max_lease_ + max_lease_ / 10 + 1s;
+}
+
+unsigned membership::how_many(state which) const noexcept {
+  return static_cast<unsigned>(std::count_if(nodes_.begin(), nodes_.end(),
+                                             [&](const entry& each) { return each.is == which; }));
+}
+
+node_set membership::reachable() const noexcept {
+  node_set all = 0;
+  for (node_number i = 0; i < size(); ++i) {
+    if (nodes_[i].is != state::unreachable) all |= only(i);
+  }
+  return all;
+}
+
+bool membership::durable() const noexcept {
+  return std::all_of(nodes_.begin(), nodes_.end(), [](const entry& each) {
+    return each.is == state::unreachable || each.facts.durable;
+  });
+}
+
+std::string membership::mark_for(const entry& which) const {
+  return node_mark{store_, size(), max_lease_, which.facts.run_id}.text();
+}
+
+// ---- judging -------------------------------------------------------------------------------------
+
+void membership::find_store() {
+  if (count(voters_) >= majority()) return;  // known for good
+  std::map<std::string, unsigned> found;
+  for (const entry& each : nodes_) {
+    if (each.is == state::unreachable) continue;
+    const auto mark = node_mark::parse(each.facts.mark);
+    if (mark && mark->nodes == size()) ++found[mark->store];
+  }
+  if (found.empty()) return;
+  const auto most = std::max_element(
+      found.begin(), found.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  store_ = most->first;
+  for (const entry& each : nodes_) {
+    const auto mark = node_mark::parse(each.facts.mark);
+    if (mark && mark->store == store_) max_lease_ = mark->max_lease;
+  }
+}
+
+unsigned membership::marked() const {
+  return static_cast<unsigned>(std::count_if(nodes_.begin(), nodes_.end(), [&](const entry& each) {
+    const auto mark = node_mark::parse(each.facts.mark);
+    return each.is != state::unreachable && mark && mark->store == store_;
+  }));
+}
+
+void membership::judge(node_number number, time_point now, actions& out) {
+  entry& which = nodes_[number];
+  if (which.is == state::unreachable || which.is == state::marking) return;
+  const bool again = std::any_of(nodes_.begin(), nodes_.begin() + number, [&](const entry& other) {
+    return other.is != state::unreachable && !which.facts.run_id.empty() &&
+           other.facts.run_id == which.facts.run_id;
+  });
+  if (again || which.facts.run_id.empty()) {
+    which.is = again ? state::twice : state::stranger;
+    return;
+  }
+  if (which.facts.mark.empty()) {
+    if (store_.empty()) {
+      which.is = state::unjudged;
+    } else if (initialising_ && how_many(state::unreachable) == 0) {
+      adopt(number, mark_for(which), 0, true, out);
+    } else if (which.is != state::quiet && which.is != state::priming) {
+      which.is = state::quiet;
+      which.quiet_until = now + quiet_time();
+    }
+    return;
+  }
+  const auto mark = node_mark::parse(which.facts.mark);
+  if (!mark || mark->store != store_ || mark->nodes != size()) {
+    which.is = state::stranger;
+  } else if (mark->run_id == which.facts.run_id) {
+    which.is = state::voter;
+    which.mark = which.facts.mark;
+  } else if (which.facts.durable) {
+    // It has restarted, and nothing that it had said was lost.
+    adopt(number, mark_for(which), 0, false, out);
+  } else {
+    // It has restarted, and may have come back with less than it had said.
+    adopt(number, "", 0, false, out);
+  }
+}
+
+void membership::adopt(node_number number, std::string mark, std::uint64_t floor, bool clock,
+                       actions& out) {
+  nodes_[number].is = state::marking;
+  began_ = true;
+  out.adopt.push_back({number, nodes_[number].facts.mark, std::move(mark), floor, clock});
+}
+
+void membership::judge_all(time_point now, actions& out) {
+  find_store();
+  if (initialising_ && !began_ && marked() >= majority()) initialising_ = false;  // nothing to do
+  if (store_.empty() && initialising_) begin_initialising(out);
+  for (node_number i = 0; i < size(); ++i) judge(i, now, out);
+  recount(out);
+}
+
+void membership::begin_initialising(actions& out) {
+  // All of them, or none: a node that is not reachable may have a mark and locks.
+  if (how_many(state::unreachable) + how_many(state::marking) > 0) return;
+  // Several clients may be at it: the node whose run id is the smallest decides whose store it is.
+  const auto first = std::min_element(
+      nodes_.begin(), nodes_.end(),
+      [](const entry& a, const entry& b) { return a.facts.run_id < b.facts.run_id; });
+  const auto number = static_cast<node_number>(first - nodes_.begin());
+  const node_mark mark{how_.fresh_store, size(), max_lease_, first->facts.run_id};
+  adopt(number, mark.text(), 0, true, out);
+}
+
+void membership::recount(actions& out) {
+  const node_set before = voters_;
+  voters_ = 0;
+  for (node_number i = 0; i < size(); ++i) {
+    if (nodes_[i].is == state::voter) voters_ |= only(i);
+  }
+  if (count(voters_) == size()) initialising_ = false;
+  out.changed = out.changed || voters_ != before;
+}
+
+// ---- events --------------------------------------------------------------------------------------
+
+membership::actions membership::node_up(node_number number, node_facts facts, time_point now) {
+  actions out;
+  entry& which = nodes_[number];
+  which.facts = std::move(facts);
+  which.is = state::unjudged;
+  judge_all(now, out);
+  return out;
+}
+
+membership::actions membership::node_down(node_number number, base::failure why, time_point now) {
+  actions out;
+  nodes_[number].is = state::unreachable;
+  nodes_[number].why = std::move(why);
+  counted_ &= ~only(number);
+  judge_all(now, out);
+  return out;
+}
+
+membership::actions membership::mark_differs(node_number number, std::string found,
+                                             time_point now) {
+  actions out;
+  entry& which = nodes_[number];
+  if (which.is != state::voter || which.mark == found) return out;
+  which.facts.mark = std::move(found);
+  which.is = state::unjudged;
+  judge_all(now, out);
+  return out;
+}
+
+membership::actions membership::adopted(node_number number, std::string mark, time_point now) {
+  actions out;
+  entry& which = nodes_[number];
+  if (which.is != state::marking && which.is != state::unjudged) return out;
+  which.facts.mark = std::move(mark);
+  which.is = state::unjudged;
+  judge_all(now, out);
+  return out;
+}
+
+membership::actions membership::adoption_failed(node_number number, time_point now) {
+  actions out;
+  entry& which = nodes_[number];
+  if (which.is != state::marking) return out;
+  // Whether it was done is unknown: its mark is read when it comes back, or again soon.
+  which.is = state::unjudged;
+  retry_at_ = std::min(retry_at_, now + retry_pause);
+  out.read_marks |= only(number);
+  return out;
+}
+
+membership::actions membership::counter_read(node_number number, std::optional<std::uint64_t> value,
+                                             time_point now) {
+  actions out;
+  if (how_many(state::priming) == 0) return out;
+  if (!value) {
+    retry_at_ = std::min(retry_at_, now + retry_pause);
+    return out;
+  }
+  counted_ |= only(number);
+  largest_counter_ = std::max(largest_counter_, *value);
+  if (count(counted_ & voters_) < majority()) return out;
+  for (node_number i = 0; i < size(); ++i) {
+    if (nodes_[i].is == state::priming) adopt(i, mark_for(nodes_[i]), largest_counter_, false, out);
+  }
+  return out;
+}
+
+void membership::prime(time_point now, actions& out) {
+  bool fresh = false;
+  for (entry& each : nodes_) {
+    if (each.is != state::quiet || now < each.quiet_until) continue;
+    each.is = state::priming;
+    fresh = true;
+  }
+  if (how_many(state::priming) == 0) return;
+  if (fresh) {
+    // What was read before a node had been quiet for long enough does not count for it.
+    counted_ = 0;
+    largest_counter_ = 0;
+  }
+  if (count(voters_) >= majority()) {
+    out.read_counters = voters_ & ~counted_;
+  } else {
+    retry_at_ = now + retry_pause;
+  }
+}
+
+membership::actions membership::on_timer(time_point now) {
+  actions out;
+  if (now >= retry_at_) retry_at_ = time_point::max();
+  prime(now, out);
+  return out;
+}
+
+time_point membership::wake_at() const noexcept {
+  time_point next = retry_at_;
+  for (const entry& each : nodes_) {
+    if (each.is == state::quiet) next = std::min(next, each.quiet_until);
+  }
+  return next;
+}
+
+// ---- words ---------------------------------------------------------------------------------------
+
+std::vector<std::string> membership::complaints(time_point now) const {
+  std::vector<std::string> all;
+  for (node_number i = 0; i < size(); ++i) {
+    const entry& each = nodes_[i];
+    const std::string& name = how_.names[i];
+    switch (each.is) {
+      case state::voter:
+        break;
+      case state::unreachable:
+        all.push_back(name + " is not reachable" +
+                      (each.why.detail.empty() ? "" : " (" + each.why.detail + ")"));
+        break;
+      case state::unjudged:
+        all.push_back(name + " was never initialised, or has lost its data");
+        break;
+      case state::marking:
+        all.push_back(name + " is being taken in");
+        break;
+      case state::quiet:
+      case state::priming:
+        all.push_back(name + " has lost its data, or is new, and votes again in " +
+                      in_seconds(each.quiet_until - now));
+        break;
+      case state::stranger:
+        all.push_back(each.facts.run_id.empty()
+                          ? name + " does not tell its run id (the user needs +info)"
+                          : name + " belongs to another set of nodes");
+        break;
+      case state::twice:
+        all.push_back(name + " is the same server as another node of the list");
+        break;
+    }
+  }
+  return all;
+}
+
+base::failure membership::trouble(time_point now) const {
+  std::string text = std::to_string(count(voters_)) + " of " + std::to_string(size()) +
+                     " nodes may vote, and " + std::to_string(majority()) + " are needed";
+  for (const std::string& each : complaints(now)) text += "; " + each;
+  const unsigned empty =
+      how_many(state::unjudged) + how_many(state::quiet) + how_many(state::priming);
+  const unsigned wrong = how_many(state::stranger) + how_many(state::twice);
+  if (empty + majority() > size()) {
+    text +=
+        ". A majority has no mark: if these nodes are new, or if all holders are gone for longer "
+        "than the longest lease, say so with `sallyport init ADDRESS`";
+    return {make_error_code(errc::store_refused), std::move(text)};
+  }
+  if (wrong + majority() > size()) {
+    text += ". The list of nodes in the address is not the one that they were initialised with";
+    return {make_error_code(errc::store_refused), std::move(text)};
+  }
+  return {make_error_code(errc::unavailable), std::move(text)};
+}
+
+}  // namespace sallyport::backends::redlock

@@ -1,0 +1,144 @@
+#pragma once
+
+#include "backend_api/requests.hpp"
+#include "backends/redlock/token_round.hpp"
+#include "base/result.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sallyport::backends::redlock {
+
+using backend_api::duration;
+using backend_api::time_point;
+
+/// The mark of membership that a node keeps among its data: "sp2 STORE NODES MAX_LEASE_MS RUN_ID".
+/// A node that has lost its data has lost its mark too, and a node that came back with old data has
+/// the run id of an earlier life in it.
+struct node_mark {
+  std::string
+      store;  ///< which set of nodes this is one of; made at random when they are initialised
+  unsigned nodes = 0;
+  std::chrono::milliseconds max_lease{};
+  std::string run_id;
+
+  [[nodiscard]] std::string text() const;
+  /// Nothing: it is no mark.
+  [[nodiscard]] static std::optional<node_mark> parse(std::string_view text);
+  friend bool operator==(const node_mark&, const node_mark&) = default;
+};
+
+/// What a node says of itself when it is greeted.
+struct node_facts {
+  std::string run_id;
+  bool durable = false;  ///< it writes everything to disk before it answers
+  std::string mark;      ///< as found; empty: none
+};
+
+/// Which nodes may vote. Decides what a node that came without its mark, or with that of an earlier
+/// life, has to go through: nothing is granted there until no lease from before can be left, and
+/// no token will be given out there that was given out before.
+/// Pure; thread safety: none.
+class membership {
+ public:
+  struct settings {
+    std::vector<std::string> names;  ///< one for each node, for people
+    /// The operator says that the nodes are new, or that nobody holds anything any more.
+    bool initialise = false;
+    std::chrono::milliseconds max_lease{std::chrono::seconds{60}};  ///< of new marks
+    std::string fresh_store;  ///< for new marks; 32 random hexadecimal digits
+  };
+
+  explicit membership(settings how);
+
+  /// A command that changes a node's mark: adopt.lua.
+  struct adoption {
+    node_number node = 0;
+    std::string expected;
+    std::string mark;
+    std::uint64_t floor = 0;
+    bool floor_from_clock = false;  ///< the server's time, too, is below every new token
+  };
+  struct actions {
+    std::vector<adoption> adopt;
+    node_set read_counters = 0;  ///< the counters of these are wanted
+    node_set read_marks = 0;     ///< their marks have changed: read them again
+    bool changed = false;        ///< more or other nodes may vote now
+  };
+
+  [[nodiscard]] actions node_up(node_number node, node_facts facts, time_point now);
+  [[nodiscard]] actions node_down(node_number node, base::failure why, time_point now);
+  /// A script found this mark instead of the expected one.
+  [[nodiscard]] actions mark_differs(node_number node, std::string found, time_point now);
+  /// This is its mark now, whether it is the one that was to be set or not.
+  [[nodiscard]] actions adopted(node_number node, std::string mark, time_point now);
+  [[nodiscard]] actions adoption_failed(node_number node, time_point now);
+  [[nodiscard]] actions counter_read(node_number node, std::optional<std::uint64_t> value,
+                                     time_point now);
+  [[nodiscard]] actions on_timer(time_point now);
+  [[nodiscard]] time_point wake_at() const noexcept;
+
+  /// Who may vote, and what their scripts are to find as their mark.
+  [[nodiscard]] node_set voters() const noexcept { return voters_; }
+  [[nodiscard]] const std::string& mark_of(node_number node) const { return nodes_[node].mark; }
+  [[nodiscard]] node_set reachable() const noexcept;
+  [[nodiscard]] unsigned size() const noexcept { return static_cast<unsigned>(nodes_.size()); }
+  [[nodiscard]] unsigned majority() const noexcept { return size() / 2 + 1; }
+  /// How long a lease may be; what the marks say, or what new ones would.
+  [[nodiscard]] std::chrono::milliseconds max_lease() const noexcept { return max_lease_; }
+  /// Whether all that are reachable keep their data over a restart.
+  [[nodiscard]] bool durable() const noexcept;
+
+  /// Why fewer than a majority may vote; the code tells whether it may pass.
+  [[nodiscard]] base::failure trouble(time_point now) const;
+  /// One sentence for each node that may not vote.
+  [[nodiscard]] std::vector<std::string> complaints(time_point now) const;
+
+ private:
+  enum class state : std::uint8_t {
+    unreachable,
+    unjudged,  ///< reachable, but which store this is is not known yet
+    voter,
+    marking,   ///< its mark is being changed
+    quiet,     ///< without a mark; votes again when all leases from before have ended
+    priming,   ///< quiet for long enough; the others' counters are being read
+    stranger,  ///< a member of another store
+    twice,     ///< the same server as another node of the list
+  };
+  struct entry {
+    state is = state::unreachable;
+    node_facts facts;
+    std::string mark;
+    time_point quiet_until{};
+    base::failure why;  // unreachable
+  };
+
+  void judge_all(time_point now, actions& out);
+  void judge(node_number number, time_point now, actions& out);
+  void find_store();
+  [[nodiscard]] unsigned marked() const;
+  void begin_initialising(actions& out);
+  void prime(time_point now, actions& out);
+  void recount(actions& out);
+  void adopt(node_number number, std::string mark, std::uint64_t floor, bool clock, actions& out);
+  [[nodiscard]] std::string mark_for(const entry& which) const;
+  [[nodiscard]] duration quiet_time() const;
+  [[nodiscard]] unsigned how_many(state which) const noexcept;
+
+  const settings how_;
+  std::vector<entry> nodes_;
+  std::string store_;  // empty: not known yet
+  std::chrono::milliseconds max_lease_;
+  node_set voters_ = 0;
+  node_set counted_ = 0;  // whose counters have been read for a node that is being primed
+  std::uint64_t largest_counter_ = 0;
+  time_point retry_at_ = time_point::max();
+  bool initialising_ = false;  // until all nodes have a mark
+  bool began_ = false;         // to change marks
+};
+
+}  // namespace sallyport::backends::redlock

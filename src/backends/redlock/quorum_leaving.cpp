@@ -1,0 +1,265 @@
+// The second half of the quorum: giving votes back, and who may vote.
+#include "backends/redis/words.hpp"
+#include "backends/redlock/quorum.hpp"
+#include <sallyport/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace sallyport::backends::redlock {
+
+using backend_api::holder_id;
+using backend_api::leave_request;
+using phase = contender::phase;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// More than so many votes to give back are left to end by themselves.
+constexpr std::size_t most_debts = 4096;
+constexpr duration shortest_pause = 100ms;
+constexpr duration membership_patience = 2s;
+
+template <class Visit>
+void for_each(node_set nodes, Visit visit) {
+  for (node_number node = 0; node < most_nodes; ++node) {
+    if ((nodes & only(node)) != 0) visit(node);
+  }
+}
+
+}  // namespace
+
+// ---- leaving -------------------------------------------------------------------------------------
+
+void quorum::leave(const leave_request& request, bool withdraw, time_point now,
+                   quorum_actions& out) {
+  contender& who = contenders_.try_emplace(request.holder, request.holder, size()).first->second;
+  if (who.what.name.empty()) {
+    // Nothing is known of it any more; a ticket, or what was handed over to it, may be there.
+    who.what.name = request.name.text();
+    who.what.contender = std::string(redis::view(redis::hex_of(request.holder)));
+    who.enrolled = true;
+  }
+  const base::failure overtaken{make_error_code(errc::unavailable), "the contender has left"};
+  who.may_wait = true;  // it is not to be forgotten by answer_failed
+  answer_failed(who, overtaken, out);
+  const bool hands_over = who.is == phase::held;
+  who.was_held = hands_over;
+  who.is = phase::leaving;
+  who.round = ++last_round_;
+  who.votes.reset();
+  who.ask_the_rest_at = time_point::max();
+  who.leave_received = now;
+  who.leave_open = who.leave_yes = who.leave_no = 0;
+  const std::string nonce = hands_over ? fresh() : std::string();
+  const bool line_too = withdraw || who.enrolled;
+  const node_set reachable = members_.reachable();
+  for (node_number node = 0; node < size(); ++node) {
+    const std::string id = std::exchange(who.ids[node], {});
+    if (id.empty() && !line_too) continue;
+    const debt what{.name = who.what.name,
+                    .contender = who.what.contender,
+                    .id = id,
+                    .withdraw = line_too,
+                    .pause = who.what.lease_length / 4,
+                    .until = now + std::max(who.what.lease_length, who.what.ticket_length)};
+    if ((reachable & only(node)) == 0) {
+      owe(node, what);
+      continue;
+    }
+    who.leave_open |= only(node);
+    send(node,
+         speech_.leave({.name = what.name,
+                        .contender = what.contender,
+                        .id = id,
+                        .hand_over = hands_over,
+                        .nonce = nonce,
+                        .withdraw = line_too}),
+         {errand::kind::leave, node, who.holder, who.round, id}, request.answer_by, out);
+  }
+  conclude_leave(who, now, out);
+}
+
+void quorum::leave_answered(contender& who, const errand& why, base::result<bool> said,
+                            time_point now, quorum_actions& out) {
+  if (who.is != phase::leaving || who.round != why.round) return;
+  who.leave_open &= ~only(why.node);
+  if (said) {
+    (*said ? who.leave_yes : who.leave_no) |= only(why.node);
+  } else {
+    // A hand-over is not sent twice: what is repeated only gives back.
+    owe(why.node, {.name = who.what.name,
+                   .contender = who.what.contender,
+                   .id = why.id,
+                   .withdraw = true,
+                   .pause = who.what.lease_length / 4,
+                   .next = now + shortest_pause,
+                   .until = now + std::max(who.what.lease_length, who.what.ticket_length)});
+  }
+  conclude_leave(who, now, out);
+}
+
+void quorum::conclude_leave(contender& who, time_point, quorum_actions& out) {
+  using backend_api::leave_answer;
+  const unsigned yes = count(who.leave_yes);
+  const unsigned heard = count(who.leave_yes | who.leave_no);
+  if (who.leave_received) {
+    std::optional<base::result<leave_answer>> answer;
+    if (who.was_held && yes >= majority()) {
+      answer = leave_answer::left;
+    } else if (!who.was_held && heard >= majority()) {
+      answer = yes > 0 ? leave_answer::left : leave_answer::not_there;
+    } else if (who.was_held && count(who.leave_no) + majority() > size()) {
+      answer = leave_answer::not_there;
+    } else if (who.leave_open == 0) {
+      answer = base::fail(errc::outcome_unknown, std::to_string(heard) + " of " +
+                                                     std::to_string(size()) +
+                                                     " nodes have heard of the release");
+    }
+    if (answer) {
+      who.leave_received.reset();
+      out.all.emplace_back(leave_told{who.holder, std::move(*answer)});
+    }
+  }
+  if (who.leave_open == 0) contenders_.erase(holder_id{who.holder});
+}
+
+// ---- votes that are not wanted -------------------------------------------------------------------
+
+void quorum::give_back(contender& who, const std::string& id, time_point now, quorum_actions& out) {
+  const node_set unknown = who.votes ? who.votes->failures() : 0;
+  for (node_number node = 0; node < size(); ++node) {
+    if (who.ids[node] != id) continue;
+    who.ids[node].clear();
+    give_back_at(node, who, id, now, out);
+    // Bytes of a connection that broke may still be executed: again and again until the lease that
+    // they ask for has passed.
+    if ((unknown & only(node)) != 0) {
+      owe(node, {.name = who.what.name,
+                 .contender = who.what.contender,
+                 .id = id,
+                 .pause = who.what.lease_length / 4,
+                 .next = now + who.what.lease_length / 4,
+                 .until = now + who.what.lease_length});
+    }
+  }
+}
+
+void quorum::give_back_at(node_number node, const contender& who, const std::string& id,
+                          time_point now, quorum_actions& out) {
+  debt what{.name = who.what.name,
+            .contender = who.what.contender,
+            .id = id,
+            .pause = who.what.lease_length / 4,
+            .next = now + shortest_pause,
+            .until = now + who.what.lease_length};
+  if ((members_.reachable() & only(node)) == 0) {
+    owe(node, std::move(what));
+    return;
+  }
+  const std::uint64_t number = ++last_round_;
+  send(node, speech_.leave({.name = what.name, .contender = what.contender, .id = id}),
+       {errand::kind::settle, node, {}, number, id}, now + membership_patience, out);
+  settling_.emplace(number, std::move(what));
+}
+
+void quorum::settled(const errand& why, bool heard) {
+  const auto found = settling_.find(why.round);
+  if (found == settling_.end()) return;
+  if (!heard) owe(why.node, std::move(found->second));
+  settling_.erase(found);
+}
+
+void quorum::owe(node_number node, debt what) {
+  what.pause = std::max(what.pause, shortest_pause);
+  if (debts_[node].size() == most_debts) debts_[node].pop_front();
+  next_payment_[node] = std::min(next_payment_[node], what.next);
+  debts_[node].push_back(std::move(what));
+}
+
+void quorum::pay(node_number node, time_point now, quorum_actions& out) {
+  if (now < next_payment_[node]) return;
+  std::deque<debt>& all = debts_[node];
+  const bool reachable = (members_.reachable() & only(node)) != 0;
+  next_payment_[node] = time_point::max();
+  for (debt& each : all) {
+    if (now >= each.next) {
+      each.next = now + each.pause;
+      if (reachable) {
+        send(node,
+             speech_.leave({.name = each.name,
+                            .contender = each.contender,
+                            .id = each.id,
+                            .withdraw = each.withdraw}),
+             {errand::kind::settle, node, {}, 0, each.id}, now + membership_patience, out);
+      }
+    }
+    next_payment_[node] = std::min(next_payment_[node], each.next);
+  }
+  // Once more at the end, then it has lapsed by itself.
+  std::erase_if(all, [&](const debt& each) { return now >= each.until; });
+  if (all.empty()) next_payment_[node] = time_point::max();
+}
+
+// ---- who may vote --------------------------------------------------------------------------------
+
+void quorum::follow(const membership::actions& todo, time_point now, quorum_actions& out) {
+  const time_point by = now + membership_patience;
+  for (const membership::adoption& each : todo.adopt) {
+    send(each.node, speech_.adopt(each.expected, each.mark, each.floor, each.floor_from_clock),
+         {errand::kind::adopt, each.node, {}, 0, {}}, by, out);
+  }
+  for_each(todo.read_counters, [&](node_number node) {
+    send(node, speech_.read_counter(), {errand::kind::read_counter, node, {}, 0, {}}, by, out);
+  });
+  for_each(todo.read_marks, [&](node_number node) {
+    send(node, speech_.read_mark(), {errand::kind::read_mark, node, {}, 0, {}}, by, out);
+  });
+}
+
+void quorum::membership_answered(const errand& why, const base::result<reply>& said, time_point now,
+                                 quorum_actions& out) {
+  const bool could_grant = count(members_.voters()) >= majority();
+  if (why.what == errand::kind::adopt) {
+    const auto answer =
+        said ? adopt_answer_of(*said) : base::result<adopt_answer>(tl::unexpected(said.error()));
+    follow(answer ? members_.adopted(why.node, answer->mark, now)
+                  : members_.adoption_failed(why.node, now),
+           now, out);
+  } else if (why.what == errand::kind::read_mark) {
+    if (said && !said->is_error()) follow(members_.adopted(why.node, said->text, now), now, out);
+  } else {
+    std::optional<std::uint64_t> value;
+    if (said && said->is_nil()) value = 0;
+    if (said && said->is_text()) value = redis::words(said->text).number<std::uint64_t>();
+    follow(members_.counter_read(why.node, value, now), now, out);
+  }
+  if (!could_grant && count(members_.voters()) >= majority()) {
+    out.all.emplace_back(reconnected_told{});
+  }
+}
+
+void quorum::mark_differs(node_number node, const vote& said, time_point now, quorum_actions& out) {
+  follow(members_.mark_differs(node, said.mark, now), now, out);
+}
+
+void quorum::node_up(node_number node, node_facts facts, time_point now, quorum_actions& out) {
+  const bool could_grant = count(members_.voters()) >= majority();
+  follow(members_.node_up(node, std::move(facts), now), now, out);
+  if (!debts_[node].empty()) {
+    for (debt& each : debts_[node]) each.next = now;
+    next_payment_[node] = now;
+    pay(node, now, out);
+  }
+  if (!could_grant && count(members_.voters()) >= majority()) {
+    out.all.emplace_back(reconnected_told{});
+  }
+}
+
+void quorum::node_down(node_number node, base::failure why, time_point now, quorum_actions& out) {
+  follow(members_.node_down(node, std::move(why), now), now, out);
+}
+
+}  // namespace sallyport::backends::redlock

@@ -1,0 +1,12 @@
+-- Lifts the counter to the token that a holder got from a majority, while it holds this node's vote. Keys: lock,
+-- counter, mark. ARGV 1: mark, 2: id, 3: token. Answers {1}, {0}: another holds it, {-1, mark}, {-2}: too far, which no
+-- honest client asks for.
+local mark = redis.call('GET', KEYS[3]) or ''
+if mark ~= ARGV[1] then return {-1, mark} end
+local value = redis.pcall('GET', KEYS[1])
+local id = type(value) == 'string' and string.match(value, '^sp2 %a (%S+)')
+if id ~= ARGV[2] then return {0} end
+local have, wanted = tonumber(redis.call('GET', KEYS[2]) or 0), tonumber(ARGV[3])
+if wanted - have > 1099511627776 then return {-2} end
+if have < wanted then redis.call('SET', KEYS[2], ARGV[3]) end
+return {1}

@@ -1,0 +1,431 @@
+#include "backends/redlock/session.hpp"
+
+#include "backends/redis/words.hpp"
+#include "base/random.hpp"
+#include <sallyport/error.hpp>
+#include <sallyport/lease_clock.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <span>
+#include <utility>
+
+namespace sallyport::backends::redlock {
+
+using backend_api::acquire_request;
+using backend_api::delivery_gate;
+using backend_api::holder_id;
+using backend_api::leave_request;
+using backend_api::renew_outcome;
+using backend_api::renew_request;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// How long open() waits for a majority, and for all nodes when they are to be initialised.
+constexpr duration opening_patience = 2s;
+constexpr duration initialising_patience = 5s;
+/// And for the others, once there is a majority.
+constexpr duration stragglers_patience = 50ms;
+
+holder_id id_from_kernel() {
+  std::array<std::uint64_t, 2> bits{};
+  base::fill_from_kernel(std::as_writable_bytes(std::span(bits)));
+  return {bits[0], bits[1]};
+}
+
+std::string fresh_client_number() {
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx",
+                static_cast<unsigned long long>(base::kernel_seed()));
+  return text.data();
+}
+
+std::string client_name_for(const redis::address& where, const backend_api::owner_info& owner) {
+  std::string name = where.client_name.empty() ? "sallyport:" + owner.label : where.client_name;
+  for (char& each : name) {
+    if (each <= ' ' || each > '~') each = '_';
+  }
+  return name;
+}
+
+base::failure closed_failure() { return {make_error_code(errc::closed), "the client was closed"}; }
+
+}  // namespace
+
+/// A command of the machine on its way to a node.
+class session::order final : public redis::exchange {
+ public:
+  order(session& whose, errand why, std::string mark)
+      : home_(whose), why_(std::move(why)), mark_(std::move(mark)) {}
+
+  void answered(base::result<reply> said) override {
+    const delivery_gate::pass pass(home_.gate_);
+    if (!pass.open()) return;
+    home_.step([&](quorum& machine, time_point now, quorum_actions& out) {
+      machine.answered(why_, std::move(said), now, out);
+    });
+  }
+  [[nodiscard]] bool still_meant() override {
+    const base::mutex_lock lock(home_.mutex_);
+    return home_.machine_.still_meant(why_, mark_);
+  }
+
+ private:
+  session& home_;
+  const errand why_;
+  const std::string mark_;
+};
+
+/// The machine's alarm, on the pump.
+class session::timer final : public net::pump::source {
+ public:
+  timer(std::weak_ptr<session> whose, std::shared_ptr<net::pump> engine)
+      : home_(std::move(whose)), pump_(std::move(engine)) {}
+
+  void set(time_point when) {
+    if (when == time_point::max()) return;
+    time_point before = next_.load(std::memory_order_relaxed);
+    do {
+      if (when >= before) return;
+    } while (!next_.compare_exchange_weak(before, when, std::memory_order_relaxed));
+    pump_->alarm(number, when);
+  }
+  void ready(std::uint32_t /*events*/) override {}
+  void due(time_point now) override {
+    next_.store(time_point::max(), std::memory_order_relaxed);
+    if (const auto home = home_.lock()) home->timer_due(now);
+  }
+
+  net::pump::number number = 0;
+
+ private:
+  const std::weak_ptr<session> home_;
+  const std::shared_ptr<net::pump> pump_;
+  std::atomic<time_point> next_{time_point::max()};
+};
+
+// ---- opening and closing -------------------------------------------------------------------------
+
+base::result<std::shared_ptr<session>> session::open(const backend_api::open_request& request) {
+  auto where = redis::parse_address(request.uri);
+  if (!where) return tl::unexpected(where.error());
+  auto engine = net::pump::make();
+  if (!engine) return tl::unexpected(engine.error());
+  auto attention = backend_api::hearing::make_attention((*engine)->descriptor_number());
+  if (!attention) return tl::unexpected(attention.error());
+  auto words = std::make_shared<const speech>(speech::settings{
+      .prefix = where->prefix, .client = fresh_client_number(), .owner = request.owner});
+  quorum::settings machine{
+      .nodes = {.names = {},
+                .initialise = where->initialise,
+                .max_lease = where->max_lease,
+                .fresh_store = std::string(redis::view(redis::hex_of(id_from_kernel())))},
+      .fresh_id = &id_from_kernel,
+      .seed = base::kernel_seed()};
+  for (const net::endpoint& each : where->servers) machine.nodes.names.push_back(each.describe());
+  auto made =
+      std::make_shared<session>(std::move(*where), request.listener, std::move(*engine),
+                                std::move(*attention), std::move(words), std::move(machine));
+  if (auto done = made->connect(request); !done) {
+    made->close();
+    return tl::unexpected(done.error());
+  }
+  return made;
+}
+
+session::session(redis::address where, backend_api::events& listener,
+                 std::shared_ptr<net::pump> engine, base::descriptor attention,
+                 std::shared_ptr<const speech> words, quorum::settings machine)
+    : address_(std::move(where)),
+      listener_(listener),
+      pump_(std::move(engine)),
+      speech_(std::move(words)),
+      hearing_(*this, pump_->descriptor_number(), std::move(attention)),
+      machine_(std::move(machine), *speech_) {}
+
+base::result<std::monostate> session::connect(const backend_api::open_request& request) {
+  timer_ = std::make_shared<timer>(weak_from_this(), pump_);
+  timer_->number = pump_->enroll(timer_);
+  node_number number = 0;
+  for (const net::endpoint& each : address_.servers) {
+    auto made = member::make(pump_, number++,
+                             {.where = each,
+                              .tls = address_.tls,
+                              .user = address_.user,
+                              .password = address_.password,
+                              .client_name = client_name_for(address_, request.owner),
+                              .database = static_cast<int>(address_.database),
+                              .connect_timeout = 2s},
+                             speech_, weak_from_this());
+    if (!made) return tl::unexpected(made.error());
+    members_.push_back(std::move(*made));
+  }
+  for (const auto& each : members_) each->commands().want();
+  wait_for_majority();
+  describe();
+  const base::mutex_lock lock(mutex_);
+  const membership& nodes = machine_.nodes();
+  if (count(nodes.voters()) >= nodes.majority()) return std::monostate{};
+  base::failure why = nodes.trouble(lease_clock::now());
+  // Nodes that are not initialised, or not ours, do not get better by waiting.
+  if (why.code == errc::store_refused) return tl::unexpected(std::move(why));
+  return std::monostate{};
+}
+
+void session::wait_for_majority() {
+  const time_point until =
+      lease_clock::now() + (address_.initialise ? initialising_patience : opening_patience);
+  time_point enough = until;
+  for (time_point now = lease_clock::now(); now < enough; now = lease_clock::now()) {
+    {
+      const base::mutex_lock lock(mutex_);
+      const membership& nodes = machine_.nodes();
+      const bool majority = count(nodes.voters()) >= nodes.majority();
+      if (count(nodes.voters()) == nodes.size()) return;
+      if (!address_.initialise && tried_ == (1U << nodes.size()) - 1) return;
+      // The others are probably on their way, too.
+      if (majority && !address_.initialise) enough = std::min(enough, now + stragglers_patience);
+    }
+    pump_->run_once(enough);
+  }
+}
+
+void session::describe() {
+  const base::mutex_lock lock(mutex_);
+  const membership& nodes = machine_.nodes();
+  capabilities_.fencing = true;
+  capabilities_.direct_handoff = true;
+  capabilities_.survives_store_restart = nodes.durable();
+  capabilities_.min_lease = 100ms;
+  capabilities_.max_lease = nodes.max_lease();
+  capabilities_.expiry_granularity = 2ms;
+  capabilities_.store_id = redis::store_id_of(address_);
+  capabilities_.caveats = {
+      "Leases end by the nodes' wall clocks: a step of a majority's clocks, or of one node's when "
+      "the holder has a bare majority, can let two in. Tokens keep their order; fence what must "
+      "not be written by a late holder.",
+      "Waiters are served in the order of their coming as far as the nodes agree on it; clients of "
+      "other libraries on the same nodes do not stand in the line at all.",
+      "Tokens keep their order as long as no majority of the nodes loses its data at the same "
+      "time.",
+  };
+  if (!nodes.durable()) {
+    capabilities_.caveats.emplace_back(
+        "A node forgets what it said when it restarts (appendonly yes with appendfsync always "
+        "would keep it). It then votes again only after the longest lease, " +
+        std::to_string(nodes.max_lease().count()) +
+        " ms, has passed, and until then fewer other "
+        "nodes may fail.");
+  }
+  for (std::string& each : nodes.complaints(lease_clock::now())) {
+    capabilities_.caveats.push_back("When the client was opened: " + std::move(each) + ".");
+  }
+  for (const auto& each : members_) {
+    const auto facts = each->facts();
+    if (facts && !facts->eviction.empty() && facts->eviction != "noeviction") {
+      capabilities_.caveats.push_back("A node's maxmemory-policy is " + facts->eviction +
+                                      ": under memory pressure it may delete locks, and the "
+                                      "counter of tokens. Set it to noeviction.");
+      break;
+    }
+  }
+}
+
+void session::close() {
+  for (const auto& each : members_) each->close();
+  if (timer_) pump_->dismiss(timer_->number);
+  if (gate_.close()) pump_->ring();
+}
+
+// ---- steps ---------------------------------------------------------------------------------------
+
+template <class Step>
+void session::step(Step&& what) {
+  time_point wake;
+  bool listen = false;
+  {
+    const base::mutex_lock lock(mutex_);
+    quorum_actions out;
+    what(machine_, lease_clock::now(), out);
+    listen = out.listen;
+    for (quorum_action& each : out.all) to_do_.push_back(std::move(each));
+    wake = machine_.wake_at();
+  }
+  timer_->set(wake);
+  if (listen) {
+    for (const auto& each : members_) each->listen();
+  }
+  work_off();
+}
+
+void session::work_off() {
+  for (;;) {
+    std::optional<quorum_action> next;
+    {
+      const base::mutex_lock lock(mutex_);
+      // Whoever is at it comes to what was added just now, in this order.
+      if (!next && (working_ || to_do_.empty())) return;
+      working_ = true;
+      next.emplace(std::move(to_do_.front()));
+      to_do_.pop_front();
+    }
+    carry_out(*next);
+    const base::mutex_lock lock(mutex_);
+    working_ = false;
+  }
+}
+
+void session::carry_out(quorum_action& what) {
+  if (auto* const sent = std::get_if<delivery>(&what)) {
+    const node_number node = sent->why.node;
+    auto command = std::make_unique<order>(*this, sent->why, std::move(sent->mark));
+    command->command = std::move(sent->command);
+    command->answer_by = sent->answer_by;
+    command->order_key = sent->why.holder;
+    members_[node]->commands().send(std::move(command));
+  } else if (auto* const acquired = std::get_if<acquire_told>(&what)) {
+    listener_.acquire_answered(acquired->holder, std::move(acquired->answer));
+  } else if (auto* const renewed = std::get_if<renew_told>(&what)) {
+    std::array<renew_outcome, 1> outcome{{{renewed->holder, std::move(renewed->answer)}}};
+    listener_.renewals_answered(outcome);
+  } else if (auto* const left = std::get_if<leave_told>(&what)) {
+    listener_.leave_answered(left->holder, std::move(left->answer));
+  } else if (auto* const look = std::get_if<look_told>(&what)) {
+    listener_.granted_notice(look->holder, std::nullopt);
+  } else if (auto* const lost = std::get_if<lost_told>(&what)) {
+    listener_.lost_notice(lost->holder);
+  } else {
+    listener_.reconnected();
+  }
+}
+
+// ---- requests ------------------------------------------------------------------------------------
+
+void session::acquire(const acquire_request& request) {
+  {
+    const delivery_gate::pass pass(gate_);
+    if (pass.open()) {
+      if (request.kind != lock_kind::mutex) {
+        listener_.acquire_answered(request.holder,
+                                   base::fail(errc::not_supported, "redlock has mutexes only"));
+        return;
+      }
+      if (!request.driven) {
+        if (!request.asked_before) undriven_waiters_.store(true, std::memory_order_relaxed);
+        hearing_.be_heard();
+      }
+      step([&](quorum& machine, time_point now, quorum_actions& out) {
+        machine.acquire(request, now, out);
+      });
+      return;
+    }
+  }
+  listener_.acquire_answered(request.holder, tl::unexpected(closed_failure()));
+}
+
+void session::renew(std::span<const renew_request> batch) {
+  const delivery_gate::pass pass(gate_);
+  if (!pass.open()) {
+    for (const renew_request& each : batch) {
+      std::array<renew_outcome, 1> outcome{{{each.holder, tl::unexpected(closed_failure())}}};
+      listener_.renewals_answered(outcome);
+    }
+    return;
+  }
+  hearing_.be_heard();
+  step([&](quorum& machine, time_point now, quorum_actions& out) {
+    for (const renew_request& each : batch) machine.renew(each, now, out);
+  });
+}
+
+void session::leave(const leave_request& request, bool withdraw) {
+  {
+    const delivery_gate::pass pass(gate_);
+    if (pass.open()) {
+      if (!request.driven) hearing_.be_heard();
+      step([&](quorum& machine, time_point now, quorum_actions& out) {
+        machine.leave(request, withdraw, now, out);
+      });
+      return;
+    }
+  }
+  listener_.leave_answered(request.holder, tl::unexpected(closed_failure()));
+}
+
+// ---- what comes unasked --------------------------------------------------------------------------
+
+bool session::hear(time_point deadline) {
+  pump_->run_once(deadline);
+  return delivery_gate::pass(gate_).open();
+}
+
+bool session::unfinished() {
+  if (undriven_waiters_.load(std::memory_order_relaxed)) return true;
+  for (const auto& each : members_) {
+    if (each->unfinished()) return true;
+  }
+  // Nodes that are away are looked for, and those that came back without their data are minded.
+  const base::mutex_lock lock(mutex_);
+  const node_set all = (1U << members_.size()) - 1;
+  return !machine_.idle() || machine_.nodes().voters() != all;
+}
+
+void session::timer_due(time_point) {
+  const delivery_gate::pass pass(gate_);
+  if (!pass.open()) return;
+  step([](quorum& machine, time_point now, quorum_actions& out) { machine.on_timer(now, out); });
+}
+
+void session::member_up(node_number which, const node_facts& facts) {
+  const delivery_gate::pass pass(gate_);
+  if (!pass.open()) return;
+  {
+    const base::mutex_lock lock(mutex_);
+    tried_ |= only(which);
+  }
+  step([&](quorum& machine, time_point now, quorum_actions& out) {
+    machine.node_up(which, facts, now, out);
+  });
+}
+
+void session::member_down(node_number which, const base::failure& why) {
+  const delivery_gate::pass pass(gate_);
+  if (!pass.open()) return;
+  {
+    const base::mutex_lock lock(mutex_);
+    tried_ |= only(which);
+    heard_ &= ~only(which);
+  }
+  step([&](quorum& machine, time_point now, quorum_actions& out) {
+    machine.node_down(which, why, now, out);
+  });
+}
+
+void session::member_said(node_number which, std::string_view message) {
+  const delivery_gate::pass pass(gate_);
+  if (!pass.open()) return;
+  step([&](quorum& machine, time_point now, quorum_actions& out) {
+    machine.heard(which, message, now, out);
+  });
+}
+
+void session::member_heard(node_number which) {
+  const delivery_gate::pass pass(gate_);
+  if (!pass.open()) return;
+  bool worth_telling = false;
+  {
+    const base::mutex_lock lock(mutex_);
+    const unsigned before = count(heard_);
+    heard_ |= only(which);
+    const unsigned after = count(heard_);
+    const membership& nodes = machine_.nodes();
+    worth_telling = after != before && (after == nodes.majority() || after == nodes.size());
+  }
+  // Whoever stood in line without being heard lost its place there: it asks again.
+  if (worth_telling) listener_.reconnected();
+}
+
+}  // namespace sallyport::backends::redlock

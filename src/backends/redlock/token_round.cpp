@@ -1,0 +1,70 @@
+#include "backends/redlock/token_round.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace sallyport::backends::redlock {
+
+token_round::token_round(unsigned nodes, node_set asked, bool draws) noexcept
+    : majority_(nodes / 2 + 1),
+      draws_(draws),
+      open_(asked),
+      failed_(((1U << nodes) - 1) & ~asked),
+      counters_(nodes, 0) {}
+
+void token_round::closed(node_number node, node_set& where) noexcept {
+  if ((open_ & only(node)) == 0) return;
+  open_ &= ~only(node);
+  where |= only(node);
+}
+
+void token_round::voted(node_number node, std::uint64_t counter) {
+  if ((open_ & only(node)) == 0) return;
+  open_ &= ~only(node);
+  counters_[node] = counter;
+  if (fixed_) {
+    late_ |= only(node);
+    if (draws_ && counter < token_) to_raise_ |= only(node);
+    return;
+  }
+  voters_ |= only(node);
+  if (count(voters_) >= majority_) fix();
+}
+
+void token_round::fix() {
+  fixed_ = true;
+  if (!draws_) {
+    agreed_ = voters_;
+    return;
+  }
+  token_ = *std::max_element(counters_.begin(), counters_.end());
+  for (node_number node = 0; node < counters_.size(); ++node) {
+    if ((voters_ & only(node)) == 0) continue;
+    if (counters_[node] == token_) {
+      agreed_ |= only(node);
+    } else {
+      to_raise_ |= only(node);
+      raising_ |= only(node);
+    }
+  }
+}
+
+void token_round::raised(node_number node) {
+  if ((raising_ & only(node)) == 0) return;
+  raising_ &= ~only(node);
+  agreed_ |= only(node);
+}
+
+void token_round::not_raised(node_number node) { raising_ &= ~only(node); }
+
+node_set token_round::take_raises() noexcept { return std::exchange(to_raise_, 0); }
+
+token_round::verdict token_round::result() const noexcept {
+  if (!fixed_) {
+    return count(voters_ | open_) >= majority_ ? verdict::open : verdict::lost;
+  }
+  if (count(agreed_) >= majority_) return verdict::won;
+  return count(agreed_ | raising_) >= majority_ ? verdict::open : verdict::lost;
+}
+
+}  // namespace sallyport::backends::redlock
