@@ -19,11 +19,12 @@ class permit_core : public lock_core {
 
 semaphore::semaphore(const client& store, const lock_name& name, std::uint32_t permits,
                      const lock_options& options) {
+  // A store without semaphores says so, whatever the number.
+  core_ = std::make_unique<detail::permit_core>(store, name, lock_kind::semaphore,
+                                                lock_mode::exclusive, permits, options);
   if (permits == 0 || permits > max_permits) {
     throw lock_error(make_error_code(errc::bad_option), "a semaphore has 1 to 1,000,000 permits");
   }
-  core_ = std::make_unique<detail::permit_core>(store, name, lock_kind::semaphore,
-                                                lock_mode::exclusive, permits, options);
   core_->told = permits;
 }
 

@@ -211,10 +211,11 @@ TEST_F(FifoHandOff, TheReleaserComesAgainBehindThoseWhoWaited) {
   ASSERT_TRUE(waiters_become(watching, "door", 1));
 
   held->release();
-  const auto again = greedy.try_acquire_for(patience);
+  auto again = greedy.try_acquire_for(patience);
   book.sign(1);
 
   EXPECT_TRUE(again);
+  if (!claims().fifo) again.reset();  // it may have come first
   EXPECT_TRUE(waiter.get());
   expect_served(book.read(), 2);
 }

@@ -10,8 +10,13 @@ namespace {
 constexpr std::string_view counter_end = "\x01token";
 constexpr std::string_view counter_of_slot = "\x01token{";
 
+// Of a quorum: the counter, and the mark of membership.
+constexpr std::string_view quorum_counter_end = "\x01quorum-fence";
+constexpr std::string_view quorum_mark_end = "\x01quorum-member";
+
 bool is_counter(std::string_view key) {
-  return key.ends_with(counter_end) || key.find(counter_of_slot) != std::string_view::npos;
+  return key.ends_with(quorum_counter_end) || key.ends_with(quorum_mark_end) ||
+         key.ends_with(counter_end) || key.find(counter_of_slot) != std::string_view::npos;
 }
 
 }  // namespace

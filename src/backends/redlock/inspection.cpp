@@ -104,11 +104,12 @@ common_view view_of(const std::vector<std::optional<reply>>& said, const std::st
 
 }  // namespace
 
-/// The same question to every node, until each has answered or can't.
+/// The same question to every node that is reachable, until each has answered or can't.
 class session::poll final {
  public:
-  poll(std::size_t nodes, std::function<void(std::vector<std::optional<reply>>)> done)
-      : answers_(nodes), open_(nodes), done_(std::move(done)) {}
+  poll(std::size_t nodes, std::size_t asked,
+       std::function<void(std::vector<std::optional<reply>>)> done)
+      : answers_(nodes), open_(asked), done_(std::move(done)) {}
 
   class part final : public redis::exchange {
    public:
@@ -146,9 +147,19 @@ class session::poll final {
 void session::ask_all(const std::function<redis::wire_command(node_number)>& command,
                       std::function<void(std::vector<std::optional<reply>>)> done) {
   hearing_.be_heard();
-  const auto whole = std::make_shared<poll>(members_.size(), std::move(done));
+  node_set asked = 0;
+  {
+    const base::mutex_lock lock(mutex_);
+    asked = machine_.nodes().reachable();
+  }
+  if (asked == 0) {
+    done(std::vector<std::optional<reply>>(members_.size()));
+    return;
+  }
+  const auto whole = std::make_shared<poll>(members_.size(), count(asked), std::move(done));
   const time_point by = lease_clock::now() + housekeeping_patience;
   for (std::size_t i = 0; i < members_.size(); ++i) {
+    if ((asked & only(static_cast<node_number>(i))) == 0) continue;
     auto one = std::make_unique<poll::part>(*this, whole, i);
     one->command = command(static_cast<node_number>(i));
     one->answer_by = by;

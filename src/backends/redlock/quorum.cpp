@@ -263,31 +263,30 @@ void quorum::ask_for_claim(contender& who, node_set nodes, time_point now, quoru
   const time_point by = step_by(who, now);
   for_each(nodes, [&](node_number node) {
     who.ids[node] = who.round_id;
-    send(node,
-         speech_.extend(members_.mark_of(node), who.what.name, who.round_id, who.what.lease_length,
-                        who.drawn),
+    send(node, speech_.extend(members_.mark_of(node), who.what, who.round_id, who.drawn),
          {errand::kind::extend, node, who.holder, who.round, who.round_id}, by, out);
   });
 }
 
 void quorum::renew_held(contender& who, std::uint32_t tokens, time_point now, quorum_actions& out) {
+  const node_set voters = members_.voters();
   node_set asked = 0;
-  for_each(members_.voters(), [&](node_number node) {
+  for_each(voters, [&](node_number node) {
     if (!who.ids[node].empty()) asked |= only(node);
   });
   who.round = ++last_round_;
   who.began = now;
   who.drawn = tokens;
   who.renewing = true;
-  who.votes.emplace(size(), asked, tokens > 0);
+  who.votes.emplace(size(), voters, tokens > 0);
+  // Those that did not vote for it, or no longer do, need not be asked.
+  for_each(voters & ~asked, [&](node_number node) { who.votes->refused(node); });
   const time_point by = step_by(who, now);
   for_each(asked, [&](node_number node) {
-    send(node,
-         speech_.extend(members_.mark_of(node), who.what.name, who.ids[node], who.what.lease_length,
-                        tokens),
+    send(node, speech_.extend(members_.mark_of(node), who.what, who.ids[node], tokens),
          {errand::kind::extend, node, who.holder, who.round, who.ids[node]}, by, out);
   });
-  if (count(asked) < majority()) advance(who, now, out);
+  advance(who, now, out);
 }
 
 void quorum::extend_answered(contender& who, const errand& why, base::result<vote> said,
@@ -364,11 +363,13 @@ void quorum::renewed(contender& who, time_point now, quorum_actions& out) {
 }
 
 void quorum::renewal_lost(contender& who, time_point now, quorum_actions& out) {
+  // So many say that it is not ours that no majority can be left.
+  const bool is_gone = count(who.votes->refusals()) + majority() > size();
+  if (!is_gone && who.votes->unheard() != 0) return;  // the others' answers may tell
   who.renewing = false;
   if (!who.claim) return;
   who.claim.reset();
-  // So many say that it is not ours that no majority can be left.
-  if (count(who.votes->refusals()) + majority() > size()) {
+  if (is_gone) {
     out.all.emplace_back(renew_told{who.holder, renew_answer(gone{})});
   } else {
     out.all.emplace_back(renew_told{who.holder, tl::unexpected(too_few(who, now))});

@@ -105,13 +105,14 @@ wire_command speech::bid(const std::string& mark, const wish& what, const std::s
   return call;
 }
 
-wire_command speech::extend(const std::string& mark, std::string_view name, const std::string& id,
-                            duration lease, std::uint32_t tokens) const {
-  wire_command call = line_call(scripts::extend, name);
+wire_command speech::extend(const std::string& mark, const wish& what, const std::string& id,
+                            std::uint32_t tokens) const {
+  wire_command call = line_call(scripts::extend, what.name);
   call.add(mark);
   call.add(id);
-  call.add(in_ms(lease));
+  call.add(in_ms(what.lease_length));
   call.add(std::int64_t{tokens});
+  call.add(std::int64_t{what.local_waiters});
   return call;
 }
 

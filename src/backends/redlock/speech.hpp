@@ -58,9 +58,8 @@ class speech {
 
   [[nodiscard]] wire_command bid(const std::string& mark, const wish& what,
                                  const std::string& id) const;
-  [[nodiscard]] wire_command extend(const std::string& mark, std::string_view name,
-                                    const std::string& id, duration lease,
-                                    std::uint32_t tokens) const;
+  [[nodiscard]] wire_command extend(const std::string& mark, const wish& what,
+                                    const std::string& id, std::uint32_t tokens) const;
   [[nodiscard]] wire_command raise(const std::string& mark, std::string_view name,
                                    const std::string& id, std::uint64_t token) const;
   struct farewell {
