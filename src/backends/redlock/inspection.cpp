@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace sallyport::backends::redlock {
@@ -20,6 +21,35 @@ namespace {
 
 base::failure closed_failure() { return {make_error_code(errc::closed), "the client was closed"}; }
 
+/// A waiter as one node knows it. When it came, and who it is, are the same on all nodes.
+struct ticket {
+  std::uint64_t came = 0;
+  std::string card;
+  waiter_info info;
+
+  friend bool operator<(const ticket& a, const ticket& b) {
+    return std::tie(a.came, a.card) < std::tie(b.came, b.card);
+  }
+};
+
+std::optional<ticket> ticket_in(std::string_view text, std::int64_t now) {
+  redis::words record(text);
+  ticket found;
+  found.came = record.number<std::uint64_t>();
+  if (record.number() <= now) return std::nullopt;  // it has lapsed
+  record.next();
+  record.next();
+  record.next();
+  found.info.waited = std::chrono::milliseconds{std::max<std::int64_t>(now - record.number(), 0)};
+  found.info.local_waiters = record.number<std::uint32_t>();
+  found.card = record.rest();
+  record.next();
+  found.info.pid = record.number();
+  found.info.host = redis::text_of(record.next());
+  found.info.label = redis::text_of(record.next());
+  return found;
+}
+
 /// One node's view of a name.
 struct view_of_node {
   std::string id;  ///< whose vote it gives; empty: nobody's of ours
@@ -27,6 +57,7 @@ struct view_of_node {
   std::uint64_t last = 0;
   bool broken = false;
   lock_info info;
+  std::vector<ticket> tickets;
 };
 
 std::optional<view_of_node> view_in(const reply& said, const std::string& name) {
@@ -44,6 +75,11 @@ std::optional<view_of_node> view_in(const reply& said, const std::string& name) 
     found.last = record.number<std::uint64_t>();
     found.broken = record.next() == "t";
   }
+  for (const reply& each : said.elements[5].elements) {
+    if (auto one = ticket_in(each.text, said.elements[0].integer)) {
+      found.tickets.push_back(std::move(*one));
+    }
+  }
   return found;
 }
 
@@ -51,6 +87,13 @@ std::optional<view_of_node> view_in(const reply& said, const std::string& name) 
 struct common_view {
   std::vector<std::optional<view_of_node>> nodes;
   unsigned answered = 0;
+
+  /// How many nodes have to say something: a majority, of which some may be among those that said
+  /// nothing at all.
+  [[nodiscard]] unsigned enough(unsigned majority) const {
+    const auto silent = static_cast<unsigned>(nodes.size()) - answered;
+    return silent < majority ? majority - silent : 1;
+  }
 
   /// The id that most nodes vote for; of their views the one with the largest token.
   [[nodiscard]] const view_of_node* holder(unsigned majority) const {
@@ -60,7 +103,7 @@ struct common_view {
     }
     const view_of_node* best = nullptr;
     for (const auto& each : nodes) {
-      if (!each || each->id.empty() || votes[each->id] < majority) continue;
+      if (!each || each->id.empty() || votes[each->id] < enough(majority)) continue;
       if (best == nullptr || each->last > best->last) best = &*each;
     }
     return best;
@@ -81,10 +124,15 @@ struct common_view {
         ++foreign;
         one = &each->info;
       }
-      if (foreign >= majority) all.holders = one->holders;
+      if (one != nullptr && foreign >= enough(majority)) all.holders = one->holders;
     }
+    std::map<ticket, unsigned> waiters;
     for (const auto& each : nodes) {
-      if (each && each->info.waiters.size() > all.waiters.size()) all.waiters = each->info.waiters;
+      if (!each) continue;
+      for (const ticket& one : each->tickets) ++waiters[one];
+    }
+    for (const auto& [one, seen] : waiters) {
+      if (seen >= enough(majority)) all.waiters.push_back(one.info);
     }
     if (all.holders.empty() && all.waiters.empty() && all.closed_for.count() == 0) {
       return std::nullopt;

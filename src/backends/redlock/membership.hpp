@@ -88,6 +88,8 @@ class membership {
   [[nodiscard]] node_set reachable() const noexcept;
   [[nodiscard]] unsigned size() const noexcept { return static_cast<unsigned>(nodes_.size()); }
   [[nodiscard]] unsigned majority() const noexcept { return size() / 2 + 1; }
+  /// Some node is just being marked, and may vote at once afterwards.
+  [[nodiscard]] bool under_way() const noexcept { return how_many(state::marking) > 0; }
   /// How long a lease may be; what the marks say, or what new ones would.
   [[nodiscard]] std::chrono::milliseconds max_lease() const noexcept { return max_lease_; }
   /// Whether all that are reachable keep their data over a restart.

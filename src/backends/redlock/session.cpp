@@ -185,7 +185,8 @@ void session::wait_for_majority() {
       const membership& nodes = machine_.nodes();
       const bool majority = count(nodes.voters()) >= nodes.majority();
       if (count(nodes.voters()) == nodes.size()) return;
-      if (!address_.initialise && tried_ == (1U << nodes.size()) - 1) return;
+      const bool all_tried = tried_ == (1U << nodes.size()) - 1;
+      if (!address_.initialise && all_tried && !nodes.under_way()) return;
       // The others are probably on their way, too.
       if (majority && !address_.initialise) enough = std::min(enough, now + stragglers_patience);
     }
