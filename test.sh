@@ -9,9 +9,10 @@ usage: ./test.sh [MODE]
 
 Modes:
   all      (default) every stage: install, build, unit, layering, kit, contract, redis, crash, command,
-           package, examples, simulator, asan, tsan, format; about 25 minutes from nothing on two cores
+           package, examples, simulator, models, asan, tsan, format; about 26 minutes from nothing on two cores
   quick    unit, layering, kit, contract, command and 1,000 simulated seeds; under 3 minutes once built
-  long     like all, with 50,000 simulated seeds and the whole contract suite in every set-up
+  long     like all, with 50,000 simulated seeds, the whole contract suite in every set-up, and the models
+           in large bounds
   lint     format, and clang-tidy over all sources
 
 On Debian 12 nothing but git and bash is needed beforehand: missing packages are installed with
@@ -53,6 +54,7 @@ packages=(
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev liblua5.1-0-dev
   libhiredis-dev libssl-dev openssl redis-tools
   python3 python3-redis pkg-config util-linux
+  spin
 )
 # Other people's locks, for the interop tests. Whoever has npm from elsewhere keeps it.
 if [[ $mode == all || $mode == long ]] && ! command -v npm >/dev/null; then
@@ -167,7 +169,7 @@ tests() {
 }
 
 unit_stage() {
-  tests release -L '^(unit|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|interop)$'
+  tests release -L '^(unit|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|interop|models)$'
 }
 
 layering_stage() {
@@ -189,7 +191,7 @@ redis_stage() {
   tests release -L '^(redis|interop)$' -j4
 }
 
-# What takes too long for every day: the whole contract suite in every set-up.
+# What takes too long for every day: the whole contract suite in every set-up, models in large bounds.
 long_stage() {
   tests release -L '^long$' -j4
 }
@@ -211,7 +213,7 @@ package_stage() {
 
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|threads|layering|kit|contract|redis|interop|crash|long|cli|install|sim|sim-smoke)$'
+  tests release -LE '^(unit|threads|layering|kit|contract|redis|interop|crash|long|cli|install|sim|sim-smoke|models)$'
 }
 
 # simulate SEEDS
@@ -223,6 +225,11 @@ simulate() {
 simulator_stage() {
   tests release -L '^(sim|sim-smoke)$'
   simulate "$1"
+}
+
+# Protocols, searched state by state.
+models_stage() {
+  tests release -L '^models$'
 }
 
 # Sanitizers need a predictable address space; kernels with much randomisation do not give it to
@@ -302,11 +309,12 @@ case "$mode" in
     stage package 30 package_stage
     stage examples 20 examples_stage
     if [[ $mode == long ]]; then
-      stage long 600 long_stage
+      stage long 1200 long_stage
       stage simulator 600 simulator_stage 50000
     else
       stage simulator 60 simulator_stage 5000
     fi
+    stage models 60 models_stage
     stage asan 240 asan_stage
     stage tsan 180 tsan_stage
     stage format 10 format_stage
