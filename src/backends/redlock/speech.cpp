@@ -34,7 +34,9 @@ std::string text_at(const reply& said, std::size_t index) {
 /// What all votes have in common; a yes or a no is the caller's to read on.
 base::result<vote> vote_in(const reply& said, std::string_view what) {
   if (said.is_error()) return tl::unexpected(redis::failure_of(said));
-  if (!said.is_array() || said.elements.empty()) return tl::unexpected(not_understood(what));
+  if (!said.is_array() || said.elements.empty() || !said.elements.front().is_integer()) {
+    return tl::unexpected(not_understood(what));
+  }
   vote found;
   switch (said.elements.front().integer) {
     case 1:
