@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace sallyport::backends::redlock {
@@ -164,21 +165,27 @@ void membership::judge(node_number number, time_point now, actions& out) {
 void membership::adopt(node_number number, std::string mark, std::uint64_t floor, bool clock,
                        actions& out) {
   nodes_[number].is = state::marking;
-  began_ = true;
   out.adopt.push_back({number, nodes_[number].facts.mark, std::move(mark), floor, clock});
 }
 
 void membership::judge_all(time_point now, actions& out) {
   find_store();
-  if (initialising_ && !began_ && marked() >= majority()) initialising_ = false;  // nothing to do
+  // Locks may be held by now: whoever has no mark yet goes the long way.
+  if (marked() >= majority()) initialising_ = false;
   if (store_.empty() && initialising_) begin_initialising(out);
   for (node_number i = 0; i < size(); ++i) judge(i, now, out);
   recount(out);
 }
 
 void membership::begin_initialising(actions& out) {
-  // All of them, or none: a node that is not reachable may have a mark and locks.
+  // All of them, or none: a node that is not reachable may have a mark and locks, and one with a
+  // mark that says nothing to us belongs to somebody else.
   if (how_many(state::unreachable) + how_many(state::marking) > 0) return;
+  std::set<std::string_view> servers;
+  for (const entry& each : nodes_) {
+    if (!each.facts.mark.empty() || each.facts.run_id.empty()) return;
+    if (!servers.insert(each.facts.run_id).second) return;
+  }
   // Several clients may be at it: the node whose run id is the smallest decides whose store it is.
   const auto first = std::min_element(
       nodes_.begin(), nodes_.end(),
@@ -194,7 +201,6 @@ void membership::recount(actions& out) {
   for (node_number i = 0; i < size(); ++i) {
     if (nodes_[i].is == state::voter) voters_ |= only(i);
   }
-  if (count(voters_) == size()) initialising_ = false;
   out.changed = out.changed || voters_ != before;
 }
 
@@ -205,6 +211,7 @@ membership::actions membership::node_up(node_number number, node_facts facts, ti
   entry& which = nodes_[number];
   which.facts = std::move(facts);
   which.is = state::unjudged;
+  doubtful_ &= ~only(number);
   judge_all(now, out);
   return out;
 }
@@ -214,6 +221,7 @@ membership::actions membership::node_down(node_number number, base::failure why,
   nodes_[number].is = state::unreachable;
   nodes_[number].why = std::move(why);
   counted_ &= ~only(number);
+  doubtful_ &= ~only(number);
   judge_all(now, out);
   return out;
 }
@@ -232,28 +240,27 @@ membership::actions membership::mark_differs(node_number number, std::string fou
 membership::actions membership::adopted(node_number number, std::string mark, time_point now) {
   actions out;
   entry& which = nodes_[number];
-  if (which.is != state::marking && which.is != state::unjudged) return out;
+  if (which.is != state::marking) return out;
   which.facts.mark = std::move(mark);
   which.is = state::unjudged;
+  doubtful_ &= ~only(number);
   judge_all(now, out);
   return out;
 }
 
 membership::actions membership::adoption_failed(node_number number, time_point now) {
-  actions out;
-  entry& which = nodes_[number];
-  if (which.is != state::marking) return out;
-  // Whether it was done is unknown: its mark is read when it comes back, or again soon.
-  which.is = state::unjudged;
+  if (nodes_[number].is != state::marking) return {};
+  // Whether it was done is unknown: its mark is read when it comes back, or again soon. Not at once:
+  // a server that refuses to write answers quickly.
+  doubtful_ |= only(number);
   retry_at_ = std::min(retry_at_, now + retry_pause);
-  out.read_marks |= only(number);
-  return out;
+  return {};
 }
 
-membership::actions membership::counter_read(node_number number, std::optional<std::uint64_t> value,
-                                             time_point now) {
+membership::actions membership::counter_read(node_number number, std::uint64_t reading,
+                                             std::optional<std::uint64_t> value, time_point now) {
   actions out;
-  if (how_many(state::priming) == 0) return out;
+  if (reading != reading_ || how_many(state::priming) == 0) return out;
   if (!value) {
     retry_at_ = std::min(retry_at_, now + retry_pause);
     return out;
@@ -276,20 +283,26 @@ void membership::prime(time_point now, actions& out) {
   }
   if (how_many(state::priming) == 0) return;
   if (fresh) {
-    // What was read before a node had been quiet for long enough does not count for it.
+    // What was read before a node had been quiet for long enough does not count for it; nor does
+    // what is just being read.
+    ++reading_;
     counted_ = 0;
     largest_counter_ = 0;
   }
   if (count(voters_) >= majority()) {
     out.read_counters = voters_ & ~counted_;
+    out.reading = reading_;
   } else {
-    retry_at_ = now + retry_pause;
+    retry_at_ = std::min(retry_at_, now + retry_pause);
   }
 }
 
 membership::actions membership::on_timer(time_point now) {
   actions out;
-  if (now >= retry_at_) retry_at_ = time_point::max();
+  if (now >= retry_at_) {
+    retry_at_ = doubtful_ == 0 ? time_point::max() : now + retry_pause;
+    out.read_marks = doubtful_;
+  }
   prime(now, out);
   return out;
 }

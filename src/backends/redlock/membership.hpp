@@ -66,6 +66,7 @@ class membership {
   struct actions {
     std::vector<adoption> adopt;
     node_set read_counters = 0;  ///< the counters of these are wanted
+    std::uint64_t reading = 0;   ///< and this with what they say
     node_set read_marks = 0;     ///< their marks have changed: read them again
     bool changed = false;        ///< more or other nodes may vote now
   };
@@ -75,10 +76,13 @@ class membership {
   /// A script found this mark instead of the expected one.
   [[nodiscard]] actions mark_differs(node_number node, std::string found, time_point now);
   /// This is its mark now, whether it is the one that was to be set or not.
+  /// What its mark is now, whoever wrote it: the answer to an adoption, or a mark that was read.
   [[nodiscard]] actions adopted(node_number node, std::string mark, time_point now);
+  /// No answer came, or a refusal.
   [[nodiscard]] actions adoption_failed(node_number node, time_point now);
-  [[nodiscard]] actions counter_read(node_number node, std::optional<std::uint64_t> value,
-                                     time_point now);
+  /// `reading`: that of the actions that asked for it. Nothing: no answer came.
+  [[nodiscard]] actions counter_read(node_number node, std::uint64_t reading,
+                                     std::optional<std::uint64_t> value, time_point now);
   [[nodiscard]] actions on_timer(time_point now);
   [[nodiscard]] time_point wake_at() const noexcept;
 
@@ -136,11 +140,12 @@ class membership {
   std::string store_;  // empty: not known yet
   std::chrono::milliseconds max_lease_;
   node_set voters_ = 0;
-  node_set counted_ = 0;  // whose counters have been read for a node that is being primed
+  node_set counted_ = 0;       // whose counters have been read for a node that is being primed
+  std::uint64_t reading_ = 0;  // which attempt to read them this is
   std::uint64_t largest_counter_ = 0;
   time_point retry_at_ = time_point::max();
-  bool initialising_ = false;  // until all nodes have a mark
-  bool began_ = false;         // to change marks
+  node_set doubtful_ = 0;      // marking, and it is not known whether it was done
+  bool initialising_ = false;  // until a majority has a mark
 };
 
 }  // namespace sallyport::backends::redlock

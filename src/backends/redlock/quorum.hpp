@@ -35,7 +35,7 @@ struct errand {
   kind what = kind::bid;
   node_number node = 0;
   backend_api::holder_id holder{};
-  std::uint64_t round = 0;  ///< of the contender; for `settle` a number of its own
+  std::uint64_t round = 0;  ///< of the contender; for `settle` and `read_counter` their own
   std::string id;           ///< of the vote that it is about
 };
 

@@ -212,7 +212,8 @@ void quorum::follow(const membership::actions& todo, time_point now, quorum_acti
          {errand::kind::adopt, each.node, {}, 0, {}}, by, out);
   }
   for_each(todo.read_counters, [&](node_number node) {
-    send(node, speech_.read_counter(), {errand::kind::read_counter, node, {}, 0, {}}, by, out);
+    send(node, speech_.read_counter(), {errand::kind::read_counter, node, {}, todo.reading, {}}, by,
+         out);
   });
   for_each(todo.read_marks, [&](node_number node) {
     send(node, speech_.read_mark(), {errand::kind::read_mark, node, {}, 0, {}}, by, out);
@@ -234,7 +235,7 @@ void quorum::membership_answered(const errand& why, const base::result<reply>& s
     std::optional<std::uint64_t> value;
     if (said && said->is_nil()) value = 0;
     if (said && said->is_text()) value = redis::words(said->text).number<std::uint64_t>();
-    follow(members_.counter_read(why.node, value, now), now, out);
+    follow(members_.counter_read(why.node, why.round, value, now), now, out);
   }
   if (!could_grant && count(members_.voters()) >= majority()) {
     out.all.emplace_back(reconnected_told{});

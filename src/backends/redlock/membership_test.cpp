@@ -1,0 +1,665 @@
+#include "backends/redlock/membership.hpp"
+
+#include <sallyport/error.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace sallyport::backends::redlock {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// ---- marks ---------------------------------------------------------------------------------------
+
+TEST(NodeMark, PrintsWhatItReads) {
+  const node_mark mark{"abc", 5, 30'000ms, "run1"};
+
+  EXPECT_EQ(mark.text(), "sp2 abc 5 30000 run1");
+  EXPECT_EQ(node_mark::parse(mark.text()), mark);
+}
+
+TEST(NodeMark, RefusesWhatIsNone) {
+  for (const char* each :
+       {"", "sp2", "sp2 abc 5 30000", "sp2 abc 5 30000 ", "sp2 abc 5 30000 run1 more",
+        "sp1 abc 5 30000 run1", "sp2  5 30000 run1", "sp2 abc x 30000 run1",
+        "sp2 abc 5x 30000 run1", "sp2 abc 5 x run1", "sp2 abc 5 0 run1", "sp2 abc 5 -1 run1",
+        "sp2 abc -5 30000 run1", "sp2 abc 5 99999999999999999999 run1", "hello, world"}) {
+    EXPECT_FALSE(node_mark::parse(each)) << each;
+  }
+}
+
+// ---- who may vote --------------------------------------------------------------------------------
+
+class MembershipTest : public ::testing::Test {
+ protected:
+  using actions = membership::actions;
+
+  void make(unsigned nodes, bool initialise = false, std::string fresh_store = "fresh") {
+    membership::settings how;
+    for (unsigned i = 0; i < nodes; ++i) how.names.push_back("node" + std::to_string(i));
+    how.initialise = initialise;
+    how.fresh_store = std::move(fresh_store);
+    how.max_lease = 60s;
+    members = std::make_unique<membership>(std::move(how));
+    size = nodes;
+  }
+
+  static std::string run_of(node_number node) { return "run" + std::to_string(node); }
+  [[nodiscard]] std::string mark_of(const std::string& run,
+                                    const std::string& store = "old") const {
+    return node_mark{store, size, 10s, run}.text();
+  }
+  [[nodiscard]] std::string mark_of(node_number node) const { return mark_of(run_of(node)); }
+
+  actions up(node_number node, std::string mark, bool durable = true,
+             std::optional<std::string> run = {}) {
+    return members->node_up(
+        node, {.run_id = run.value_or(run_of(node)), .durable = durable, .mark = std::move(mark)},
+        now);
+  }
+  actions down(node_number node) {
+    return members->node_down(node, {make_error_code(errc::unavailable), "refused"}, now);
+  }
+  /// All nodes with good marks but those.
+  void up_all_but(node_set without = 0) {
+    for (node_number node = 0; node < size; ++node) {
+      if ((without & only(node)) != 0) continue;
+      EXPECT_THAT(up(node, mark_of(node)).adopt, IsEmpty());
+    }
+  }
+  actions pass(duration span) {
+    now += span;
+    actions out = members->on_timer(now);
+    if (out.read_counters != 0) reading = out.reading;
+    return out;
+  }
+  /// The answer to the newest question.
+  actions read(node_number node, std::optional<std::uint64_t> counter) {
+    return members->counter_read(node, reading, counter, now);
+  }
+  [[nodiscard]] std::string complaints() const {
+    std::string all;
+    for (const std::string& each : members->complaints(now)) all += each + '\n';
+    return all;
+  }
+  /// Brings a node without a mark to where the others' counters are wanted.
+  void make_quiet_and_wait(node_number node) {
+    EXPECT_THAT(up(node, "").adopt, IsEmpty());
+    const actions asked = pass(members->wake_at() - now);
+    EXPECT_EQ(asked.read_counters, members->voters());
+  }
+
+  time_point now{1000h};
+  std::uint64_t reading = 0;
+  unsigned size = 0;
+  std::unique_ptr<membership> members;
+};
+
+TEST_F(MembershipTest, LetsNobodyVoteBeforeItIsReached) {
+  make(3);
+  EXPECT_EQ(members->voters(), 0U);
+  EXPECT_EQ(members->reachable(), 0U);
+  EXPECT_EQ(members->wake_at(), time_point::max());
+  EXPECT_EQ(members->trouble(now).code, errc::unavailable);
+}
+
+TEST_F(MembershipTest, LetsMarkedNodesVote) {
+  make(3);
+  EXPECT_TRUE(up(0, mark_of(0)).changed);
+  EXPECT_EQ(members->voters(), only(0));
+  EXPECT_TRUE(up(2, mark_of(2)).changed);
+
+  EXPECT_EQ(members->voters(), only(0) | only(2));
+  EXPECT_EQ(members->reachable(), only(0) | only(2));
+  EXPECT_EQ(members->mark_of(2), mark_of(2));
+  EXPECT_EQ(members->max_lease(), 10s) << "the marks' word, not the address's";
+  EXPECT_THAT(complaints(), AllOf(HasSubstr("node1 is not reachable"), Not(HasSubstr("node0"))));
+}
+
+TEST_F(MembershipTest, DropsANodeThatIsLostAndTakesItBack) {
+  make(3);
+  up_all_but();
+
+  EXPECT_TRUE(down(1).changed);
+  EXPECT_EQ(members->voters(), only(0) | only(2));
+  EXPECT_THAT(complaints(), HasSubstr("node1 is not reachable (refused)"));
+  EXPECT_TRUE(up(1, mark_of(1)).changed);
+
+  EXPECT_EQ(members->voters(), 7U);
+  EXPECT_THAT(members->complaints(now), IsEmpty());
+}
+
+TEST_F(MembershipTest, LetsAMemberOfAnotherStoreNotVote) {
+  make(3);
+  up_all_but(only(1));
+  EXPECT_THAT(up(1, mark_of("run1", "other")).adopt, IsEmpty());
+
+  EXPECT_EQ(members->voters(), only(0) | only(2));
+  EXPECT_THAT(complaints(), HasSubstr("node1 belongs to another set of nodes"));
+}
+
+TEST_F(MembershipTest, GoesWithTheStoreOfMostNodesWhoeverComesFirst) {
+  make(3);
+  EXPECT_THAT(up(1, mark_of("run1", "other")).adopt, IsEmpty());
+  up_all_but(only(1));
+
+  EXPECT_EQ(members->voters(), only(0) | only(2));
+}
+
+TEST_F(MembershipTest, LetsAMemberOfALargerStoreNotVote) {
+  make(3);
+  up_all_but(only(1));
+  EXPECT_THAT(up(1, node_mark{"old", 5, 10s, "run1"}.text()).adopt, IsEmpty());
+
+  EXPECT_EQ(members->voters(), only(0) | only(2));
+  EXPECT_THAT(complaints(), HasSubstr("node1 belongs to another set of nodes"));
+}
+
+TEST_F(MembershipTest, LetsWhatIsNoMarkNotVote) {
+  make(3);
+  up_all_but(only(1));
+  EXPECT_THAT(up(1, "hello").adopt, IsEmpty());
+  EXPECT_EQ(members->voters(), only(0) | only(2));
+}
+
+TEST_F(MembershipTest, CountsOneServerOnce) {
+  make(3);
+  up_all_but(only(2));
+  EXPECT_THAT(up(2, mark_of(0), true, run_of(0)).adopt, IsEmpty());
+
+  EXPECT_EQ(members->voters(), only(0) | only(1));
+  EXPECT_THAT(complaints(), HasSubstr("node2 is the same server as another node of the list"));
+}
+
+TEST_F(MembershipTest, LetsAServerWithoutARunIdNotVote) {
+  make(3);
+  up_all_but(only(2));
+  EXPECT_THAT(up(2, mark_of(2), true, "").adopt, IsEmpty());
+
+  EXPECT_EQ(members->voters(), only(0) | only(1));
+  EXPECT_THAT(complaints(), HasSubstr("node2 does not tell its run id"));
+}
+
+TEST_F(MembershipTest, SaysThatTheListIsWrongWhenTooManyAreStrangers) {
+  make(3);
+  up_all_but(only(1) | only(2));
+  std::ignore = up(1, node_mark{"old", 5, 10s, "run1"}.text());
+  std::ignore = up(2, "hello");
+
+  const base::failure why = members->trouble(now);
+  EXPECT_EQ(why.code, errc::store_refused);
+  EXPECT_THAT(why.detail, AllOf(HasSubstr("1 of 3 nodes may vote, and 2 are needed"),
+                                HasSubstr("not the one that they were initialised with")));
+}
+
+TEST_F(MembershipTest, NamesTheCommandWhenAMajorityHasNoMark) {
+  make(3);
+  for (node_number node = 0; node < 3; ++node) EXPECT_THAT(up(node, "").adopt, IsEmpty());
+
+  const base::failure why = members->trouble(now);
+  EXPECT_EQ(why.code, errc::store_refused);
+  EXPECT_THAT(why.detail, AllOf(HasSubstr("0 of 3 nodes may vote"), HasSubstr("sallyport init"),
+                                HasSubstr("node1 was never initialised, or has lost its data")));
+}
+
+TEST_F(MembershipTest, NamesTheCommandWhenAMajorityLostItsData) {
+  make(3);
+  up_all_but();
+  for (const node_number node : {1U, 2U}) {
+    std::ignore = down(node);
+    EXPECT_THAT(up(node, "").adopt, IsEmpty());
+  }
+
+  EXPECT_EQ(members->trouble(now).code, errc::store_refused);
+  EXPECT_THAT(members->trouble(now).detail, HasSubstr("sallyport init"));
+  const actions later = pass(1h);
+  EXPECT_THAT(later.adopt, IsEmpty()) << "one node can't vouch for the others";
+  EXPECT_EQ(later.read_counters, 0U);
+}
+
+TEST_F(MembershipTest, SaysThatItMayPassWhileNodesAreOnlyAway) {
+  make(3);
+  up_all_but(only(1) | only(2));
+  EXPECT_EQ(members->trouble(now).code, errc::unavailable);
+}
+
+TEST_F(MembershipTest, IsDurableWhenAllThatAreReachableAre) {
+  make(3);
+  std::ignore = up(0, mark_of(0), true);
+  EXPECT_TRUE(members->durable());
+  std::ignore = up(1, mark_of(1), false);
+  EXPECT_FALSE(members->durable());
+}
+
+// ---- restarts ------------------------------------------------------------------------------------
+
+TEST_F(MembershipTest, GivesADurableNodeThatRestartedANewMark) {
+  make(3);
+  up_all_but();
+  std::ignore = down(1);
+
+  const actions asked = up(1, mark_of(1), true, "again");
+
+  ASSERT_EQ(asked.adopt.size(), 1U);
+  EXPECT_EQ(asked.adopt[0].node, 1U);
+  EXPECT_EQ(asked.adopt[0].expected, mark_of(1));
+  EXPECT_EQ(asked.adopt[0].mark, mark_of("again"));
+  EXPECT_EQ(asked.adopt[0].floor, 0U);
+  EXPECT_FALSE(asked.adopt[0].floor_from_clock);
+  EXPECT_EQ(members->voters(), only(0) | only(2)) << "not before that is done";
+  EXPECT_THAT(complaints(), HasSubstr("node1 is being taken in"));
+  EXPECT_TRUE(members->adopted(1, mark_of("again"), now).changed);
+  EXPECT_EQ(members->voters(), 7U);
+  EXPECT_EQ(members->mark_of(1), mark_of("again"));
+}
+
+TEST_F(MembershipTest, LetsAnotherClientsMarkBeAsGood) {
+  make(3);
+  up_all_but();
+  std::ignore = down(1);
+  std::ignore = up(1, mark_of(1), true, "again");
+
+  EXPECT_TRUE(members->adopted(1, mark_of("again"), now).changed) << "found, not written";
+
+  EXPECT_EQ(members->voters(), 7U);
+}
+
+TEST_F(MembershipTest, TakesTheMarkFromANodeThatMayHaveForgotten) {
+  make(3);
+  up_all_but();
+  std::ignore = down(1);
+
+  const actions asked = up(1, mark_of(1), false, "again");
+
+  ASSERT_EQ(asked.adopt.size(), 1U);
+  EXPECT_EQ(asked.adopt[0].expected, mark_of(1));
+  EXPECT_EQ(asked.adopt[0].mark, "");
+  EXPECT_THAT(members->adopted(1, "", now).adopt, IsEmpty());
+  EXPECT_EQ(members->voters(), only(0) | only(2));
+  EXPECT_THAT(complaints(),
+              HasSubstr("node1 has lost its data, or is new, and votes again in 12 s"));
+}
+
+TEST_F(MembershipTest, KeepsANodeQuietForLongerThanTheLongestLease) {
+  make(3);
+  up_all_but(only(1));
+  EXPECT_THAT(up(1, "").adopt, IsEmpty());
+  const time_point began = now;
+
+  EXPECT_GT(members->wake_at(), began + 11s) << "a tenth for clocks that differ";
+  EXPECT_EQ(pass(members->wake_at() - now - 1ms).read_counters, 0U);
+  EXPECT_EQ(pass(1ms).read_counters, only(0) | only(2));
+  EXPECT_EQ(members->voters(), only(0) | only(2));
+}
+
+TEST_F(MembershipTest, AdoptsAQuietNodeWithTheLargestCounterOfAMajority) {
+  make(5);
+  up_all_but(only(4));
+  make_quiet_and_wait(4);
+
+  EXPECT_THAT(read(0, 70).adopt, IsEmpty());
+  EXPECT_THAT(read(1, 90).adopt, IsEmpty());
+  const actions asked = read(3, 80);
+
+  ASSERT_EQ(asked.adopt.size(), 1U);
+  EXPECT_EQ(asked.adopt[0].node, 4U);
+  EXPECT_EQ(asked.adopt[0].expected, "");
+  EXPECT_EQ(asked.adopt[0].mark, mark_of(4));
+  EXPECT_EQ(asked.adopt[0].floor, 90U);
+  EXPECT_FALSE(asked.adopt[0].floor_from_clock);
+  EXPECT_THAT(read(2, 99).adopt, IsEmpty()) << "once";
+  EXPECT_TRUE(members->adopted(4, mark_of(4), now).changed);
+  EXPECT_EQ(members->voters(), 31U);
+}
+
+TEST_F(MembershipTest, CountsEachNodesCounterOnce) {
+  make(3);
+  up_all_but(only(2));
+  make_quiet_and_wait(2);
+
+  EXPECT_THAT(read(0, 70).adopt, IsEmpty());
+  EXPECT_THAT(read(0, 71).adopt, IsEmpty());
+  EXPECT_EQ(read(1, 5).adopt.size(), 1U);
+}
+
+TEST_F(MembershipTest, DoesNotCountWhatWasReadBeforeTheNodeWasQuietForLongEnough) {
+  make(3);
+  up_all_but(only(2));
+  EXPECT_THAT(up(2, "").adopt, IsEmpty());
+  EXPECT_THAT(read(0, 70).adopt, IsEmpty());
+  EXPECT_THAT(read(1, 70).adopt, IsEmpty());
+
+  EXPECT_EQ(pass(members->wake_at() - now).read_counters, only(0) | only(1));
+}
+
+TEST_F(MembershipTest, AsksAgainForACounterThatDidNotCome) {
+  make(3);
+  up_all_but(only(2));
+  make_quiet_and_wait(2);
+  EXPECT_THAT(read(0, 70).adopt, IsEmpty());
+
+  EXPECT_THAT(read(1, std::nullopt).adopt, IsEmpty());
+  ASSERT_LE(members->wake_at(), now + 1s);
+  EXPECT_EQ(pass(members->wake_at() - now).read_counters, only(1));
+  EXPECT_EQ(read(1, 60).adopt.size(), 1U);
+}
+
+TEST_F(MembershipTest, DoesNotCountTheCounterOfANodeThatWasLostMeanwhile) {
+  make(5);
+  up_all_but(only(4));
+  make_quiet_and_wait(4);
+  std::ignore = read(0, 70);
+  std::ignore = read(1, 70);
+  std::ignore = down(1);
+
+  EXPECT_THAT(read(2, 70).adopt, IsEmpty());
+  EXPECT_EQ(read(3, 70).adopt.size(), 1U);
+}
+
+TEST_F(MembershipTest, WaitsForAMajorityBeforeItReadsCounters) {
+  make(3);
+  up_all_but(only(2));
+  EXPECT_THAT(up(2, "").adopt, IsEmpty());
+  std::ignore = down(1);
+
+  EXPECT_EQ(pass(members->wake_at() - now).read_counters, 0U);
+  ASSERT_LE(members->wake_at(), now + 1s);
+  std::ignore = up(1, mark_of(1));
+
+  EXPECT_EQ(pass(members->wake_at() - now).read_counters, only(0) | only(1));
+}
+
+TEST_F(MembershipTest, BeginsTheWaitAnewWhenTheQuietNodeWasLost) {
+  make(3);
+  up_all_but(only(2));
+  EXPECT_THAT(up(2, "").adopt, IsEmpty());
+  const time_point first = members->wake_at();
+  now += 8s;
+  std::ignore = down(2);
+  EXPECT_EQ(members->wake_at(), time_point::max());
+
+  EXPECT_THAT(up(2, "").adopt, IsEmpty());
+
+  EXPECT_EQ(members->wake_at(), first + 8s);
+}
+
+TEST_F(MembershipTest, TakesTwoNodesInAtOnce) {
+  make(5);
+  up_all_but(only(3) | only(4));
+  EXPECT_THAT(up(3, "").adopt, IsEmpty());
+  EXPECT_THAT(up(4, "").adopt, IsEmpty());
+  EXPECT_EQ(pass(members->wake_at() - now).read_counters, 7U);
+
+  std::ignore = read(0, 5);
+  std::ignore = read(1, 6);
+  const actions asked = read(2, 7);
+
+  ASSERT_EQ(asked.adopt.size(), 2U);
+  EXPECT_EQ(asked.adopt[0].floor, 7U);
+  EXPECT_EQ(asked.adopt[1].floor, 7U);
+}
+
+TEST_F(MembershipTest, ReadsTheCountersAnewForTheLaterOfTwoNodes) {
+  make(5);
+  up_all_but(only(3) | only(4));
+  EXPECT_THAT(up(3, "").adopt, IsEmpty());
+  now += 1s;
+  EXPECT_THAT(up(4, "").adopt, IsEmpty());
+  EXPECT_EQ(pass(members->wake_at() - now).read_counters, 7U);
+  std::ignore = read(0, 5);
+  std::ignore = read(1, 6);
+  std::ignore = read(2, std::nullopt);
+
+  EXPECT_EQ(pass(1s).read_counters, 7U) << "node 4's time is up";
+}
+
+TEST_F(MembershipTest, DoesNotCountForTheLaterNodeWhatWasJustBeingRead) {
+  make(5);
+  up_all_but(only(3) | only(4));
+  EXPECT_THAT(up(3, "").adopt, IsEmpty());
+  now += 1s;
+  EXPECT_THAT(up(4, "").adopt, IsEmpty());
+  EXPECT_EQ(pass(members->wake_at() - now).read_counters, 7U);
+  const std::uint64_t early = reading;
+  EXPECT_EQ(pass(1s).read_counters, 7U);
+
+  for (node_number node = 0; node < 3; ++node) {
+    EXPECT_THAT(members->counter_read(node, early, 5, now).adopt, IsEmpty());
+  }
+  std::ignore = read(0, 6);
+  std::ignore = read(1, 6);
+  EXPECT_EQ(read(2, 6).adopt.size(), 2U);
+}
+
+TEST_F(MembershipTest, JudgesANodeAnewThatLostItsMarkWhileConnected) {
+  make(3);
+  up_all_but();
+
+  const actions asked = members->mark_differs(1, "", now);
+
+  EXPECT_TRUE(asked.changed);
+  EXPECT_THAT(asked.adopt, IsEmpty());
+  EXPECT_EQ(members->voters(), only(0) | only(2));
+  EXPECT_LT(members->wake_at(), now + 13s);
+  EXPECT_FALSE(members->mark_differs(1, "", now).changed) << "known already";
+}
+
+TEST_F(MembershipTest, DropsANodeThatBecameAMemberOfAnotherStore) {
+  make(3);
+  up_all_but();
+  std::ignore = members->mark_differs(1, mark_of("run1", "other"), now);
+  EXPECT_EQ(members->voters(), only(0) | only(2));
+  EXPECT_THAT(complaints(), HasSubstr("node1 belongs to another set of nodes"));
+}
+
+TEST_F(MembershipTest, IgnoresAWordAboutTheMarkThatIsExpectedByNow) {
+  make(3);
+  up_all_but();
+  EXPECT_FALSE(members->mark_differs(1, mark_of(1), now).changed);
+  EXPECT_EQ(members->voters(), 7U);
+}
+
+TEST_F(MembershipTest, ReadsAMarkAgainWhenItIsUnknownWhetherItWasChanged) {
+  make(3);
+  up_all_but();
+  std::ignore = down(1);
+  ASSERT_EQ(up(1, mark_of(1), true, "again").adopt.size(), 1U);
+
+  std::ignore = members->adoption_failed(1, now);
+  ASSERT_LE(members->wake_at(), now + 1s);
+  EXPECT_EQ(pass(members->wake_at() - now).read_marks, only(1));
+  EXPECT_THAT(members->adopted(1, mark_of("again"), now).adopt, IsEmpty());
+
+  EXPECT_EQ(members->voters(), 7U);
+}
+
+// ---- initialising --------------------------------------------------------------------------------
+
+TEST_F(MembershipTest, InitialisesOnlyWhenAllAreReachable) {
+  make(3, true);
+  EXPECT_THAT(up(0, "").adopt, IsEmpty());
+  EXPECT_THAT(up(2, "").adopt, IsEmpty());
+
+  const actions asked = up(1, "");
+
+  ASSERT_EQ(asked.adopt.size(), 1U);
+  EXPECT_EQ(asked.adopt[0].node, 0U) << "the smallest run id";
+  EXPECT_EQ(asked.adopt[0].expected, "");
+  EXPECT_EQ(asked.adopt[0].mark, (node_mark{"fresh", 3, 60s, "run0"}.text()));
+  EXPECT_TRUE(asked.adopt[0].floor_from_clock);
+}
+
+TEST_F(MembershipTest, LetsTheSmallestRunIdDecide) {
+  make(3, true);
+  std::ignore = up(0, "", true, "ccc");
+  std::ignore = up(1, "", true, "aaa");
+  const actions asked = up(2, "", true, "bbb");
+  ASSERT_EQ(asked.adopt.size(), 1U);
+  EXPECT_EQ(asked.adopt[0].node, 1U);
+}
+
+TEST_F(MembershipTest, MarksTheOthersOnceTheFirstHasAMark) {
+  make(3, true);
+  for (node_number node = 0; node < 3; ++node) std::ignore = up(node, "");
+
+  const actions asked = members->adopted(0, node_mark{"fresh", 3, 60s, "run0"}.text(), now);
+
+  ASSERT_EQ(asked.adopt.size(), 2U);
+  EXPECT_EQ(asked.adopt[0].mark, (node_mark{"fresh", 3, 60s, "run1"}.text()));
+  EXPECT_TRUE(asked.adopt[0].floor_from_clock);
+  std::ignore = members->adopted(1, asked.adopt[0].mark, now);
+  std::ignore = members->adopted(2, asked.adopt[1].mark, now);
+  EXPECT_EQ(members->voters(), 7U);
+}
+
+TEST_F(MembershipTest, AgreesWithAnotherWhoInitialisesAtTheSameTime) {
+  make(3, true, "mine");
+  for (node_number node = 0; node < 3; ++node) std::ignore = up(node, "");
+
+  const actions asked = members->adopted(0, node_mark{"theirs", 3, 30s, "run0"}.text(), now);
+
+  ASSERT_EQ(asked.adopt.size(), 2U);
+  EXPECT_EQ(asked.adopt[0].mark, (node_mark{"theirs", 3, 30s, "run1"}.text()));
+  EXPECT_EQ(asked.adopt[1].mark, (node_mark{"theirs", 3, 30s, "run2"}.text()));
+  std::ignore = members->adopted(1, asked.adopt[0].mark, now);
+  std::ignore = members->adopted(2, asked.adopt[1].mark, now);
+  EXPECT_EQ(members->voters(), 7U);
+  EXPECT_EQ(members->max_lease(), 30s);
+}
+
+TEST_F(MembershipTest, FinishesWhatAnotherBegan) {
+  make(3, true);
+  std::ignore = up(0, mark_of(0));
+  std::ignore = up(1, "");
+  const actions asked = up(2, "");
+
+  ASSERT_EQ(asked.adopt.size(), 2U);
+  EXPECT_EQ(asked.adopt[0].mark, mark_of(1));
+  EXPECT_TRUE(asked.adopt[0].floor_from_clock);
+}
+
+TEST_F(MembershipTest, TakesNoShortcutWhenAMajorityIsMarkedAlready) {
+  make(3, true);
+  std::ignore = up(0, mark_of(0));
+  std::ignore = up(1, mark_of(1));
+
+  EXPECT_THAT(up(2, "").adopt, IsEmpty());
+
+  EXPECT_THAT(complaints(), HasSubstr("node2 has lost its data, or is new"));
+}
+
+TEST_F(MembershipTest, TakesNoShortcutAfterARestartedNodeGotItsMarkBack) {
+  make(3, true);
+  EXPECT_EQ(up(0, mark_of(0), true, "again").adopt.size(), 1U);
+  std::ignore = members->adopted(0, mark_of("again"), now);
+  std::ignore = up(1, mark_of(1));
+
+  EXPECT_THAT(up(2, "").adopt, IsEmpty());
+
+  EXPECT_THAT(complaints(), HasSubstr("node2 has lost its data, or is new"));
+}
+
+TEST_F(MembershipTest, TakesNoShortcutOnceAMajorityMayVote) {
+  make(3, true);
+  for (node_number node = 0; node < 3; ++node) std::ignore = up(node, "");
+  const actions asked = members->adopted(0, node_mark{"fresh", 3, 60s, "run0"}.text(), now);
+  std::ignore = members->adopted(1, asked.adopt[0].mark, now);
+  ASSERT_EQ(members->voters(), only(0) | only(1));
+  std::ignore = down(2);
+
+  // It voted, and forgot.
+  std::ignore = down(1);
+  EXPECT_THAT(up(1, "").adopt, IsEmpty());
+  EXPECT_THAT(up(2, "").adopt, IsEmpty());
+}
+
+TEST_F(MembershipTest, IsDoneWithInitialisingWhenAllAreMarked) {
+  make(3, true);
+  for (node_number node = 0; node < 3; ++node) std::ignore = up(node, "");
+  const actions asked = members->adopted(0, node_mark{"fresh", 3, 60s, "run0"}.text(), now);
+  std::ignore = members->adopted(1, asked.adopt[0].mark, now);
+  std::ignore = members->adopted(2, asked.adopt[1].mark, now);
+  std::ignore = down(1);
+
+  EXPECT_THAT(up(1, "", true, "again").adopt, IsEmpty());
+}
+
+TEST_F(MembershipTest, DoesNotInitialiseTheNodesOfAnotherStore) {
+  make(3, true);
+  for (node_number node = 0; node < 3; ++node) {
+    EXPECT_THAT(up(node, node_mark{"larger", 5, 10s, run_of(node)}.text()).adopt, IsEmpty());
+  }
+  EXPECT_EQ(members->trouble(now).code, errc::store_refused);
+}
+
+TEST_F(MembershipTest, DoesNotInitialiseAListWithAServerThatDoesNotTellItsRunId) {
+  make(3, true);
+  std::ignore = up(0, "");
+  std::ignore = up(1, "", true, "");
+  EXPECT_THAT(up(2, "").adopt, IsEmpty());
+}
+
+TEST_F(MembershipTest, DoesNotInitialiseAListThatNamesAServerTwice) {
+  make(3, true);
+  std::ignore = up(0, "");
+  std::ignore = up(1, "");
+  EXPECT_THAT(up(2, "", true, run_of(1)).adopt, IsEmpty());
+}
+
+TEST_F(MembershipTest, InitialisesASingleNode) {
+  make(1, true);
+  const actions asked = up(0, "");
+  ASSERT_EQ(asked.adopt.size(), 1U);
+  std::ignore = members->adopted(0, asked.adopt[0].mark, now);
+  EXPECT_EQ(members->voters(), 1U);
+}
+
+TEST_F(MembershipTest, PausesBeforeItTriesToMarkANodeAgain) {
+  make(3, true);
+  for (node_number node = 0; node < 3; ++node) std::ignore = up(node, "");
+
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const actions failed = members->adoption_failed(0, now);
+    EXPECT_EQ(failed.read_marks, 0U)
+        << "not at once: a server that refuses would be asked for ever";
+    EXPECT_THAT(failed.adopt, IsEmpty());
+    ASSERT_LE(members->wake_at(), now + 1s);
+    ASSERT_EQ(pass(members->wake_at() - now).read_marks, only(0));
+    EXPECT_EQ(members->adopted(0, "", now).adopt.size(), 1U);
+  }
+}
+
+TEST_F(MembershipTest, ReadsAMarkUntilItIsKnown) {
+  make(3);
+  up_all_but();
+  std::ignore = down(1);
+  ASSERT_EQ(up(1, mark_of(1), true, "again").adopt.size(), 1U);
+  std::ignore = members->adoption_failed(1, now);
+  ASSERT_EQ(pass(members->wake_at() - now).read_marks, only(1));
+
+  // No answer came to that.
+  ASSERT_LE(members->wake_at(), now + 1s);
+  EXPECT_EQ(pass(members->wake_at() - now).read_marks, only(1));
+  EXPECT_THAT(members->adopted(1, mark_of("again"), now).adopt, IsEmpty());
+  EXPECT_EQ(members->voters(), 7U);
+  EXPECT_EQ(pass(1s).read_marks, 0U);
+  EXPECT_EQ(members->wake_at(), time_point::max());
+}
+
+}  // namespace
+}  // namespace sallyport::backends::redlock
