@@ -19,6 +19,7 @@ usage: sallyport run [OPTIONS] NAME -- COMMAND [ARGUMENT]...
        sallyport ls [PREFIX] [--json]
        sallyport who NAME [--json]
        sallyport break NAME [--token TOKEN] [--now] [--yes]
+       sallyport init URI [--max-lease SECONDS] [--yes]
        sallyport help [COMMAND]        sallyport --version
 
 examples:
@@ -144,12 +145,35 @@ options:
 exit codes: 0 done; 1 nobody holds it, or not under that token; 64 wrong usage; 69 the store is broken
 )";
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 5> pages{{
+constexpr std::string_view init_page =
+    R"(usage: sallyport init [URI] [--max-lease SECONDS] [--yes]
+
+Tells the nodes of redlock://HOST1,HOST2,HOST3 that they are new. Only redlock needs it, once: a
+node without the mark that this leaves might have lost its data, and must not grant what it may
+have granted before. All nodes have to be reachable. Nodes that have their marks are left as they
+are, and a single node that lost its data comes back by itself.
+
+After a loss of the data of a majority of nodes, first wait for the longest lease, so that nobody
+can hold a lock any more; tokens then go on from the nodes' clocks.
+
+examples:
+  sallyport init redlock://redis1,redis2,redis3
+  sallyport init --max-lease 300 --yes redlock://redis1,redis2,redis3
+
+options:
+  --max-lease SECONDS   no lease may be longer (60); a node that lost its data waits for as long
+  -y, --yes             do not ask. Needed where there is no terminal
+
+exit codes: 0 done; 1 nothing was done; 64 wrong usage; 69 the store is broken
+)";
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> pages{{
     {"", overview},
     {"run", run_page},
     {"ls", list_page},
     {"who", who_page},
     {"break", break_page},
+    {"init", init_page},
 }};
 
 }  // namespace

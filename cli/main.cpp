@@ -2,6 +2,7 @@
 
 #include "cli/exit_codes.hpp"
 #include "cli/help.hpp"
+#include "cli/init.hpp"
 #include "cli/inspect.hpp"
 #include "cli/message.hpp"
 #include "cli/run.hpp"
@@ -42,14 +43,16 @@ int dispatch(std::span<char* const> arguments) {
   if (command == "ls") return list_command(rest);
   if (command == "who") return who_command(rest);
   if (command == "break") return break_command(rest);
+  if (command == "init") return init_command(rest);
   if (command == "--version" || command == "-V") return print_version();
   if (command == "help" || command == "--help" || command == "-h") {
     return print_help(rest.empty() ? "" : rest.front());
   }
-  const auto meant = nearest(command, {"run", "ls", "who", "break", "help", "--version", "--help"});
+  const auto meant =
+      nearest(command, {"run", "ls", "who", "break", "init", "help", "--version", "--help"});
   throw usage_error("unknown command " + quoted(command) +
                     (meant ? "; did you mean " + quoted(*meant) + "?"
-                           : "; there are run, ls, who, break and help"));
+                           : "; there are run, ls, who, break, init and help"));
 }
 
 int guarded_main(std::span<char* const> arguments) noexcept {
