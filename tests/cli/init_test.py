@@ -1,0 +1,97 @@
+"""`sallyport init`: three real servers become the nodes of a quorum."""
+
+import socket
+import subprocess
+import unittest
+
+from kit import LIMIT, CliTest, wait_until
+
+# Debian's package redis-tools holds the server; the binary becomes what it is called.
+SERVER_BINARY = "/usr/bin/redis-check-rdb"
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def answers(port):
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(7) == b"+PONG\r\n"
+    except OSError:
+        return False
+
+
+class Init(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.ports = [self.start_server(number) for number in range(3)]
+        self.store = "redlock://" + ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def start_server(self, number):
+        folder = self.folder / f"node{number}"
+        folder.mkdir()
+        binary = folder / "redis-server"
+        binary.symlink_to(SERVER_BINARY)
+        port = free_port()
+        process = subprocess.Popen(
+            [str(binary), "--port", str(port), "--save", "", "--dir", str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.addCleanup(process.wait, LIMIT)
+        self.addCleanup(process.kill)
+        wait_until(lambda: answers(port), f"node {number} answers")
+        return port
+
+    def test_makes_nodes_ready_that_were_refused_before(self):
+        refused = self.sallyport("run", "--store", self.store, "x", "--", "true")
+        self.assertEqual(refused.returncode, 69)
+        self.assertIn("sallyport init", refused.stderr)
+
+        done = self.sallyport("init", "--yes", "--max-lease", "40", self.store)
+        self.assertEqual((done.returncode, done.stdout), (0, "ready; the longest lease is 40.0 s\n"))
+
+        ran = self.sallyport("run", "--store", self.store, "x", "--", "sh", "-c", "echo $SALLYPORT_TOKEN")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertGreater(int(ran.stdout), 0)
+
+    def test_again_changes_nothing(self):
+        for seconds in ("40", "50"):
+            done = self.sallyport("init", "--yes", "--max-lease", seconds, self.store)
+            self.assertEqual((done.returncode, done.stdout), (0, "ready; the longest lease is 40.0 s\n"))
+
+    def test_a_longer_lease_than_the_longest_is_refused(self):
+        self.assertEqual(self.sallyport("init", "--yes", "--max-lease", "40", self.store).returncode, 0)
+        refused = self.sallyport("run", "--store", self.store, "--lease", "41s", "x", "--", "true")
+        self.assertEqual(refused.returncode, 64)
+
+    def test_needs_all_nodes(self):
+        alone = self.store + f",127.0.0.1:{free_port()}"
+        refused = self.sallyport("init", "--yes", alone)
+        self.assertEqual(refused.returncode, 69)
+        self.assertIn("is not reachable", refused.stderr)
+
+    def test_another_list_of_nodes_is_refused(self):
+        self.assertEqual(self.sallyport("init", "--yes", self.store).returncode, 0)
+        fewer = "redlock://" + ",".join(f"127.0.0.1:{port}" for port in self.ports[:2])
+        refused = self.sallyport("run", "--store", fewer, "x", "--", "true")
+        self.assertEqual(refused.returncode, 69)
+        self.assertIn("another set of nodes", refused.stderr)
+
+    def test_asks_first(self):
+        refused = self.sallyport("init", self.store)
+        self.assertEqual(refused.returncode, 64)
+        self.assertIn("--yes", refused.stderr)
+
+    def test_is_for_quorums_only(self):
+        for store in ("local:", "redis://127.0.0.1", "redlock:"):
+            self.assertEqual(self.sallyport("init", "--yes", store).returncode, 64, store)
+
+
+if __name__ == "__main__":
+    unittest.main()
