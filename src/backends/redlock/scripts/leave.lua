@@ -1,10 +1,17 @@
 -- Gives one node's vote back. ARGV 1: channel head, 2: contender, 3: id, 4: h (hand over to the first waiter) or p, 5: a
 -- nonce for the hand-over, 6: w (withdraw: its ticket and what was handed over to it go as well) or r. Answers 1: it was
 -- there, 0: it was not.
+local value = redis.pcall('GET', KEYS[1])
+if ARGV[6] == 'r' and type(value) == 'string' and string.sub(value, 1, #ARGV[3] + 7) == 'sp2 m ' .. ARGV[3] .. ' ' and
+  redis.call('EXISTS', KEYS[2]) == 0 then
+  -- The common case, before anything else is set up: nobody waits.
+  redis.call('DEL', KEYS[1])
+  return 1
+end
+
 --!include common.lua
 
 local contender, nonce, withdraw = ARGV[2], ARGV[5], ARGV[6] == 'w'
-local value = redis.pcall('GET', lock)
 local id = id_in(value)
 local now_ms = math.floor(now_us() / 1000)
 local there = withdraw and forget(contender)
