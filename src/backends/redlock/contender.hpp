@@ -42,6 +42,7 @@ struct contender {
   bool may_wait = false;
   bool enrolled = false;  // some node may have a ticket of it
   bool told = false;      // the engine was told to come and see
+  bool woken = false;     // some node did so while it was enrolling
   std::optional<question> acquire;
   std::optional<question> claim;  // or a renewal
   std::optional<time_point> leave_received;
@@ -49,8 +50,9 @@ struct contender {
   // The round under way, or the last one: answers to older ones do not count.
   std::uint64_t round = 0;
   std::optional<token_round> votes;
-  time_point began{};    // before anything of it was sent
-  std::string round_id;  // bidding, claiming
+  time_point began{};             // before anything of it was sent
+  backend_api::duration lease{};  // that the nodes were asked for
+  std::string round_id;           // bidding, claiming
   std::uint32_t drawn = 0;
   unsigned bids = 0;  // since the engine last asked
   bool renewing = false;
@@ -67,7 +69,7 @@ struct contender {
 
   // Claiming.
   std::map<std::string, node_set> offers;  // by nonce
-  std::set<std::string> spent;             // nonces that it has given up
+  std::set<std::string> spent;             // nonces that it gives back, and never claims again
   time_point ask_the_rest_at = time_point::max();
   node_set asked = 0;
 

@@ -188,14 +188,15 @@ void quorum::look(contender& who, time_point now, quorum_actions& out) {
 // ---- bids ----------------------------------------------------------------------------------------
 
 void quorum::bid(contender& who, time_point now, quorum_actions& out) {
-  const node_set asked = members_.voters();
-  if (count(asked) < majority()) {
-    answer_failed(who, members_.trouble(now), out);
+  if (const auto why_not = hindrance(who, now)) {
+    answer_failed(who, *why_not, out);
     return;
   }
+  const node_set asked = members_.voters();
   who.is = phase::bidding;
   who.round = ++last_round_;
   who.began = now;
+  who.lease = who.what.lease_length;
   who.round_id = fresh();
   who.drawn = who.what.tokens;
   who.renewing = false;
@@ -216,12 +217,13 @@ void quorum::bid_answered(contender& who, const errand& why, base::result<vote> 
   const bool unknown = !said && said.error().code == errc::outcome_unknown;
   if (!has_it && !unknown && who.ids[why.node] == why.id) who.ids[why.node].clear();
   if (said && said->what == vote::kind::not_a_member) mark_differs(why.node, *said, now, out);
-  if (said && said->what == vote::kind::handed_over) who.offers[said->nonce] |= only(why.node);
+  if (said && said->what == vote::kind::handed_over) offered(who, why.node, said->nonce, now, out);
   if (!current || !who.votes) return;
   if (has_it) {
     who.votes->voted(why.node, said->counter);
   } else if (said && said->what != vote::kind::not_a_member) {
-    who.came = std::max(who.came, said->server_us);
+    // Once it stands in the line, its place there is its own.
+    if (!who.enrolled) who.came = std::max(who.came, said->server_us);
     who.votes->refused(why.node);
   } else {
     who.votes->failed(why.node);
@@ -231,6 +233,28 @@ void quorum::bid_answered(contender& who, const errand& why, base::result<vote> 
 
 // ---- claims and renewals -------------------------------------------------------------------------
 
+void quorum::offered(contender& who, node_number node, const std::string& nonce, time_point now,
+                     quorum_actions& out) {
+  const std::string id = who.what.contender + '|' + nonce;
+  if (who.is == phase::held && who.round_id == id && !who.renewing && who.ids[node].empty()) {
+    // The others were enough; this one comes as well.
+    ask_for_claim(who, only(node), now, out);
+    return;
+  }
+  const bool wanted =
+      who.is != phase::held && who.is != phase::leaving && !who.spent.contains(nonce);
+  if (!wanted) {
+    if (who.ids[node] != id) give_back_at(node, who, id, now, out);
+    return;
+  }
+  who.offers[nonce] |= only(node);
+  if (who.is == phase::claiming && who.round_id == id) {
+    ask_for_claim(who, only(node), now, out);
+  } else if (who.is == phase::queued && !std::exchange(who.told, true)) {
+    out.all.emplace_back(look_told{who.holder});
+  }
+}
+
 void quorum::claim_best(contender& who, time_point now, quorum_actions& out) {
   const auto best = std::max_element(
       who.offers.begin(), who.offers.end(),
@@ -239,14 +263,15 @@ void quorum::claim_best(contender& who, time_point now, quorum_actions& out) {
 }
 
 void quorum::claim(contender& who, const std::string& nonce, time_point now, quorum_actions& out) {
-  const node_set asked = members_.voters();
-  if (count(asked) < majority()) {
-    answer_failed(who, members_.trouble(now), out);
+  if (const auto why_not = hindrance(who, now)) {
+    answer_failed(who, *why_not, out);
     return;
   }
+  const node_set asked = members_.voters();
   who.is = phase::claiming;
   who.round = ++last_round_;
   who.began = now;
+  who.lease = who.what.lease_length;
   who.round_id = who.what.contender + '|' + nonce;
   who.drawn = who.what.tokens;
   who.renewing = false;
@@ -261,11 +286,20 @@ void quorum::ask_for_claim(contender& who, node_set nodes, time_point now, quoru
   nodes &= members_.voters() & ~who.asked;
   who.asked |= nodes;
   const time_point by = step_by(who, now);
+  wish what = who.what;
+  what.lease_length = who.lease;  // the round's: the engine may have asked for another since
   for_each(nodes, [&](node_number node) {
     who.ids[node] = who.round_id;
-    send(node, speech_.extend(members_.mark_of(node), who.what, who.round_id, who.drawn),
+    send(node, speech_.extend(members_.mark_of(node), what, who.round_id, who.drawn),
          {errand::kind::extend, node, who.holder, who.round, who.round_id}, by, out);
   });
+}
+
+void quorum::ask_the_rest(contender& who, time_point now, quorum_actions& out) {
+  ask_for_claim(who, members_.voters(), now, out);
+  // Nobody else will answer: those were lost meanwhile.
+  for_each(who.votes->unheard() & ~who.asked, [&](node_number node) { who.votes->failed(node); });
+  advance(who, now, out);
 }
 
 void quorum::renew_held(contender& who, std::uint32_t tokens, time_point now, quorum_actions& out) {
@@ -276,6 +310,7 @@ void quorum::renew_held(contender& who, std::uint32_t tokens, time_point now, qu
   });
   who.round = ++last_round_;
   who.began = now;
+  who.lease = who.what.lease_length;
   who.drawn = tokens;
   who.renewing = true;
   who.votes.emplace(size(), voters, tokens > 0);
@@ -330,7 +365,7 @@ void quorum::advance(contender& who, time_point now, quorum_actions& out) {
     case token_round::verdict::lost:
       if (who.is == phase::held) {
         renewal_lost(who, now, out);
-      } else {
+      } else if (reachability_is_known(who)) {
         lost(who, now, out);
       }
       break;
@@ -340,7 +375,7 @@ void quorum::advance(contender& who, time_point now, quorum_actions& out) {
 void quorum::won(contender& who, time_point now, quorum_actions& out) {
   who.is = phase::held;
   who.ask_the_rest_at = time_point::max();
-  who.good_until = who.began + who.what.lease_length;
+  who.good_until = who.began + who.lease;
   const std::uint64_t last = who.votes->token();
   who.tokens = {fencing_token(last - who.drawn + 1), fencing_token(last)};
   for (const auto& [nonce, nodes] : std::exchange(who.offers, {})) {
@@ -353,7 +388,7 @@ void quorum::won(contender& who, time_point now, quorum_actions& out) {
 
 void quorum::renewed(contender& who, time_point now, quorum_actions& out) {
   who.renewing = false;
-  who.good_until = who.began + who.what.lease_length;
+  who.good_until = who.began + who.lease;
   if (who.drawn > 0) {
     const std::uint64_t last = who.votes->token();
     who.tokens = {fencing_token(last - who.drawn + 1), fencing_token(last)};
@@ -364,9 +399,12 @@ void quorum::renewed(contender& who, time_point now, quorum_actions& out) {
 
 void quorum::renewal_lost(contender& who, time_point now, quorum_actions& out) {
   // So many say that it is not ours that no majority can be left.
-  const bool is_gone = count(who.votes->refusals()) + majority() > size();
-  if (!is_gone && who.votes->unheard() != 0) return;  // the others' answers may tell
+  const unsigned refusals = count(who.votes->refusals());
+  const bool is_gone = refusals + majority() > size();
+  const bool others_may_tell = refusals + count(who.votes->unheard()) + majority() > size();
+  if (!is_gone && others_may_tell) return;
   who.renewing = false;
+  if (is_gone) who.good_until = now;
   if (!who.claim) return;
   who.claim.reset();
   if (is_gone) {
@@ -376,11 +414,21 @@ void quorum::renewal_lost(contender& who, time_point now, quorum_actions& out) {
   }
 }
 
+/// "Held" is said only when a majority has answered: a try waits for that.
+bool quorum::reachability_is_known(const contender& who) const {
+  if (who.may_wait || who.enrolled) return true;
+  const unsigned failed = count(who.votes->failures());
+  return failed + majority() > size() ||
+         failed + count(who.votes->unheard()) + majority() <= size();
+}
+
 void quorum::lost(contender& who, time_point now, quorum_actions& out) {
   const bool claimed = who.is == phase::claiming;
   if (claimed) {
     const std::string nonce = who.round_id.substr(who.what.contender.size() + 1);
     who.spent.insert(nonce);
+    for_each(std::exchange(who.offers[nonce], 0) & ~who.asked,
+             [&](node_number node) { give_back_at(node, who, who.round_id, now, out); });
     who.offers.erase(nonce);
     who.ask_the_rest_at = time_point::max();
   }
@@ -398,6 +446,20 @@ void quorum::lost(contender& who, time_point now, quorum_actions& out) {
   }
 }
 
+void quorum::raise_answered(contender& who, const errand& why, const base::result<vote>& said,
+                            time_point now, quorum_actions& out) {
+  if (said && said->what == vote::kind::not_a_member) mark_differs(why.node, *said, now, out);
+  if (who.round != why.round || !who.votes) return;
+  if (!said) {
+    who.votes->raise_failed(why.node);
+  } else if (said->what == vote::kind::yes) {
+    who.votes->raised(why.node);
+  } else {
+    who.votes->not_raised(why.node);
+  }
+  advance(who, now, out);
+}
+
 /// Nodes that came back, or that missed the bid, get an id of their own: they never saw this one, and
 /// must not vote twice under one id. Whether they agree does not matter to anybody.
 void quorum::heal(contender& who, time_point now, quorum_actions& out) {
@@ -410,6 +472,17 @@ void quorum::heal(contender& who, time_point now, quorum_actions& out) {
   });
 }
 
+void quorum::heal_answered(contender& who, const errand& why, const base::result<vote>& said,
+                           time_point now, quorum_actions& out) {
+  if (said && said->what == vote::kind::not_a_member) mark_differs(why.node, *said, now, out);
+  if (said && said->what == vote::kind::yes) return;
+  if (who.ids[why.node] != why.id) return;
+  who.ids[why.node].clear();
+  if (said || said.error().code != errc::outcome_unknown) return;
+  give_back_at(why.node, who, why.id, now, out);
+  owe(why.node, late_vote(who, why.id, now));
+}
+
 // ---- waiting -------------------------------------------------------------------------------------
 
 void quorum::enroll(contender& who, time_point now, quorum_actions& out) {
@@ -419,6 +492,7 @@ void quorum::enroll(contender& who, time_point now, quorum_actions& out) {
     return;
   }
   out.listen = true;
+  who.woken = false;
   who.is = phase::enrolling;
   who.enrolled = true;
   who.round = ++last_round_;
@@ -434,13 +508,7 @@ void quorum::enroll(contender& who, time_point now, quorum_actions& out) {
 void quorum::enqueue_answered(contender& who, const errand& why, base::result<vote> said,
                               time_point now, quorum_actions& out) {
   if (said && said->what == vote::kind::not_a_member) mark_differs(why.node, *said, now, out);
-  const bool offered = said && said->what == vote::kind::handed_over;
-  if (offered && !who.spent.contains(said->nonce)) {
-    who.offers[said->nonce] |= only(why.node);
-    if (who.is == phase::claiming && who.round_id == who.what.contender + '|' + said->nonce) {
-      ask_for_claim(who, only(why.node), now, out);
-    }
-  }
+  if (said && said->what == vote::kind::handed_over) offered(who, why.node, said->nonce, now, out);
   if (who.round != why.round || who.is != phase::enrolling) return;
   who.lines_open &= ~only(why.node);
   if (said && said->what != vote::kind::not_a_member) who.lines[why.node] = std::move(*said);
@@ -467,6 +535,10 @@ void quorum::enrolled(contender& who, time_point now, quorum_actions& out) {
     return;
   }
   answer_waiting(who, ask_again_after(who), out);
+  // A node that had answered was left since.
+  if (std::exchange(who.woken, false) && !std::exchange(who.told, true)) {
+    out.all.emplace_back(look_told{who.holder});
+  }
 }
 
 duration quorum::ask_again_after(const contender& who) {
@@ -502,7 +574,7 @@ duration quorum::ask_again_after(const contender& who) {
 
 void quorum::answer_won(contender& who, quorum_actions& out) {
   const auto left = [&](const contender::question& asked) {
-    return std::min(who.what.lease_length, who.good_until - asked.received);
+    return std::min(who.lease, who.good_until - asked.received);
   };
   if (who.acquire) {
     out.all.emplace_back(acquire_told{
@@ -531,15 +603,28 @@ void quorum::answer_waiting(contender& who, duration ask_again, quorum_actions& 
   who.claim.reset();
 }
 
-void quorum::answer_failed(contender& who, const base::failure& why, quorum_actions& out) {
+void quorum::fail_questions(contender& who, const base::failure& why, quorum_actions& out) {
   if (who.acquire) out.all.emplace_back(acquire_told{who.holder, tl::unexpected(why)});
   if (who.claim) out.all.emplace_back(renew_told{who.holder, tl::unexpected(why)});
   who.acquire.reset();
   who.claim.reset();
-  // A try that nobody repeats: everything was given back, and the engine forgets it.
-  if (!who.enrolled && !who.may_wait && who.is == phase::idle) {
-    contenders_.erase(holder_id{who.holder});
+}
+
+void quorum::answer_failed(contender& who, const base::failure& why, quorum_actions& out) {
+  fail_questions(who, why, out);
+  // Everything was given back: the engine may forget it without a word, or come again.
+  if (!who.enrolled && who.is == phase::idle) contenders_.erase(holder_id{who.holder});
+}
+
+std::optional<base::failure> quorum::hindrance(const contender& who, time_point now) const {
+  if (count(members_.voters()) < majority()) return members_.trouble(now);
+  // A node that forgot is taken back when the longest lease has passed, by the marks' word.
+  if (who.what.lease_length > members_.max_lease()) {
+    return base::failure{make_error_code(errc::bad_option),
+                         "the longest lease that these nodes were initialised for is " +
+                             std::to_string(members_.max_lease().count()) + " ms"};
   }
+  return std::nullopt;
 }
 
 base::failure quorum::too_few(const contender& who, time_point now) const {
@@ -580,27 +665,15 @@ void quorum::answered(const errand& why, base::result<reply> said, time_point no
     case errand::kind::extend:
       extend_answered(*who, why, as_vote(extend_answer_of), now, out);
       break;
-    case errand::kind::raise: {
-      const auto done = as_vote(plain_answer_of);
-      if (who->round != why.round || !who->votes) break;
-      if (done && done->what == vote::kind::yes) {
-        who->votes->raised(why.node);
-      } else {
-        who->votes->not_raised(why.node);
-      }
-      advance(*who, now, out);
+    case errand::kind::raise:
+      raise_answered(*who, why, as_vote(plain_answer_of), now, out);
       break;
-    }
     case errand::kind::enqueue:
       enqueue_answered(*who, why, as_vote(enqueue_answer_of), now, out);
       break;
-    case errand::kind::heal: {
-      const auto done = as_vote(plain_answer_of);
-      if (done && done->what != vote::kind::yes && who->ids[why.node] == why.id) {
-        who->ids[why.node].clear();
-      }
+    case errand::kind::heal:
+      heal_answered(*who, why, as_vote(plain_answer_of), now, out);
       break;
-    }
     case errand::kind::leave:
       leave_answered(
           *who, why,
@@ -630,35 +703,19 @@ void quorum::heard(node_number node, std::string_view message, time_point now,
   const auto holder = redis::holder_of(said->whom);
   contender* const who = holder ? find(*holder) : nullptr;
   if (said->what == notice::kind::wake) {
+    if (who != nullptr && who->is == phase::enrolling) who->woken = true;
     if (who != nullptr && who->is == phase::queued && !std::exchange(who->told, true)) {
       out.all.emplace_back(look_told{who->holder});
     }
     return;
   }
-  const std::string id = said->whom + '|' + said->nonce;
   // Without a name nothing can be given back: then it ends with its claim window.
-  if (who == nullptr) return;
-  if (who->is == phase::held && who->round_id == id && !who->renewing) {
-    // The others were enough; this one comes as well.
-    ask_for_claim(*who, only(node), now, out);
-    return;
-  }
-  const bool wanted =
-      who->is != phase::held && who->is != phase::leaving && !who->spent.contains(said->nonce);
-  if (!wanted) {
-    if (who->ids[node] != id) give_back_at(node, *who, id, now, out);
-    return;
-  }
-  who->offers[said->nonce] |= only(node);
-  if (who->is == phase::claiming && who->round_id == id) {
-    ask_for_claim(*who, only(node), now, out);
-  } else if (who->is == phase::queued && !std::exchange(who->told, true)) {
-    out.all.emplace_back(look_told{who->holder});
-  }
+  if (who != nullptr) offered(*who, node, said->nonce, now, out);
 }
 
 void quorum::on_timer(time_point now, quorum_actions& out) {
   follow(members_.on_timer(now), now, out);
+  std::vector<holder_id> due;
   for (auto each = claiming_.begin(); each != claiming_.end();) {
     contender* const who = find(*each);
     const bool claims = who != nullptr && who->is == phase::claiming;
@@ -666,9 +723,10 @@ void quorum::on_timer(time_point now, quorum_actions& out) {
       ++each;
       continue;
     }
-    if (claims) ask_for_claim(*who, members_.voters(), now, out);
+    if (claims) due.push_back(*each);
     each = claiming_.erase(each);
   }
+  for (const holder_id& each : due) ask_the_rest(*find(each), now, out);
   for (node_number node = 0; node < size(); ++node) pay(node, now, out);
 }
 

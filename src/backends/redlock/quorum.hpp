@@ -116,7 +116,7 @@ class quorum {
 
   [[nodiscard]] const membership& nodes() const noexcept { return members_; }
   /// Nobody waits, holds or leaves, and nothing is to be given back.
-  [[nodiscard]] bool idle() const noexcept { return contenders_.empty() && settling_.empty(); }
+  [[nodiscard]] bool idle() const noexcept;
 
  private:
   /// A vote that may be left somewhere.
@@ -135,19 +135,28 @@ class quorum {
   void bid(contender& who, time_point now, quorum_actions& out);
   void bid_answered(contender& who, const errand& why, base::result<vote> said, time_point now,
                     quorum_actions& out);
+  /// A node says that somebody's release gave its vote to this contender.
+  void offered(contender& who, node_number node, const std::string& nonce, time_point now,
+               quorum_actions& out);
   /// Of what was handed over to it, under which nonce most.
   void claim_best(contender& who, time_point now, quorum_actions& out);
   void claim(contender& who, const std::string& nonce, time_point now, quorum_actions& out);
   void ask_for_claim(contender& who, node_set nodes, time_point now, quorum_actions& out);
+  void ask_the_rest(contender& who, time_point now, quorum_actions& out);
   void renew_held(contender& who, std::uint32_t tokens, time_point now, quorum_actions& out);
   void extend_answered(contender& who, const errand& why, base::result<vote> said, time_point now,
                        quorum_actions& out);
   void advance(contender& who, time_point now, quorum_actions& out);
   void won(contender& who, time_point now, quorum_actions& out);
   void renewed(contender& who, time_point now, quorum_actions& out);
+  [[nodiscard]] bool reachability_is_known(const contender& who) const;
   void lost(contender& who, time_point now, quorum_actions& out);
   void renewal_lost(contender& who, time_point now, quorum_actions& out);
   void heal(contender& who, time_point now, quorum_actions& out);
+  void raise_answered(contender& who, const errand& why, const base::result<vote>& said,
+                      time_point now, quorum_actions& out);
+  void heal_answered(contender& who, const errand& why, const base::result<vote>& said,
+                     time_point now, quorum_actions& out);
   void enroll(contender& who, time_point now, quorum_actions& out);
   void enqueue_answered(contender& who, const errand& why, base::result<vote> said, time_point now,
                         quorum_actions& out);
@@ -160,12 +169,16 @@ class quorum {
   // Answers to the engine.
   void answer_won(contender& who, quorum_actions& out);
   void answer_waiting(contender& who, duration ask_again, quorum_actions& out);
+  static void fail_questions(contender& who, const base::failure& why, quorum_actions& out);
+  /// Forgets the contender, too, if nothing of it is left.
   void answer_failed(contender& who, const base::failure& why, quorum_actions& out);
 
   // Votes that are not wanted.
   void give_back(contender& who, const std::string& id, time_point now, quorum_actions& out);
-  void give_back_at(node_number node, const contender& who, const std::string& id, time_point now,
+  void give_back_at(node_number node, contender& who, const std::string& id, time_point now,
                     quorum_actions& out);
+  /// A vote of which a connection that broke may yet make one.
+  [[nodiscard]] static debt late_vote(const contender& who, const std::string& id, time_point now);
   void settled(const errand& why, bool heard);
   void owe(node_number node, debt what);
   void pay(node_number node, time_point now, quorum_actions& out);
@@ -175,6 +188,8 @@ class quorum {
                            quorum_actions& out);
   void mark_differs(node_number node, const vote& said, time_point now, quorum_actions& out);
   [[nodiscard]] base::failure too_few(const contender& who, time_point now) const;
+  /// Why no node need be asked.
+  [[nodiscard]] std::optional<base::failure> hindrance(const contender& who, time_point now) const;
   [[nodiscard]] contender* find(const backend_api::holder_id& who);
   [[nodiscard]] time_point step_by(const contender& who, time_point now) const;
   void send(node_number node, redis::wire_command command, errand why, time_point by,

@@ -43,8 +43,8 @@ void quorum::leave(const leave_request& request, bool withdraw, time_point now,
     who.enrolled = true;
   }
   const base::failure overtaken{make_error_code(errc::unavailable), "the contender has left"};
-  who.may_wait = true;  // it is not to be forgotten by answer_failed
-  answer_failed(who, overtaken, out);
+  fail_questions(who, overtaken, out);
+  const node_set unknown = who.votes ? who.votes->failures() : 0;
   const bool hands_over = who.is == phase::held;
   who.was_held = hands_over;
   who.is = phase::leaving;
@@ -78,6 +78,7 @@ void quorum::leave(const leave_request& request, bool withdraw, time_point now,
                         .nonce = nonce,
                         .withdraw = line_too}),
          {errand::kind::leave, node, who.holder, who.round, id}, request.answer_by, out);
+    if (!id.empty() && (unknown & only(node)) != 0) owe(node, late_vote(who, id, now));
   }
   conclude_leave(who, now, out);
 }
@@ -134,34 +135,36 @@ void quorum::give_back(contender& who, const std::string& id, time_point now, qu
     if (who.ids[node] != id) continue;
     who.ids[node].clear();
     give_back_at(node, who, id, now, out);
-    // Bytes of a connection that broke may still be executed: again and again until the lease that
-    // they ask for has passed.
-    if ((unknown & only(node)) != 0) {
-      owe(node, {.name = who.what.name,
-                 .contender = who.what.contender,
-                 .id = id,
-                 .pause = who.what.lease_length / 4,
-                 .next = now + who.what.lease_length / 4,
-                 .until = now + who.what.lease_length});
-    }
+    if ((unknown & only(node)) != 0) owe(node, late_vote(who, id, now));
   }
 }
 
-void quorum::give_back_at(node_number node, const contender& who, const std::string& id,
-                          time_point now, quorum_actions& out) {
-  debt what{.name = who.what.name,
-            .contender = who.what.contender,
-            .id = id,
-            .pause = who.what.lease_length / 4,
-            .next = now + shortest_pause,
-            .until = now + who.what.lease_length};
+quorum::debt quorum::late_vote(const contender& who, const std::string& id, time_point now) {
+  // Bytes of a connection that broke may still be executed: again and again until the lease that
+  // they ask for has passed.
+  const duration lease = std::max(who.lease, who.what.lease_length);
+  return {.name = who.what.name,
+          .contender = who.what.contender,
+          .id = id,
+          .pause = lease / 4,
+          .next = now + lease / 4,
+          .until = now + lease};
+}
+
+void quorum::give_back_at(node_number node, contender& who, const std::string& id, time_point now,
+                          quorum_actions& out) {
+  // It may be given back more than once, and so must not become ours again.
+  const std::string head = who.what.contender + '|';
+  if (id.starts_with(head)) who.spent.insert(id.substr(head.size()));
+  debt what = late_vote(who, id, now);
+  what.next = now + shortest_pause;
   if ((members_.reachable() & only(node)) == 0) {
     owe(node, std::move(what));
     return;
   }
   const std::uint64_t number = ++last_round_;
   send(node, speech_.leave({.name = what.name, .contender = what.contender, .id = id}),
-       {errand::kind::settle, node, {}, number, id}, now + membership_patience, out);
+       {errand::kind::settle, node, who.holder, number, id}, now + membership_patience, out);
   settling_.emplace(number, std::move(what));
 }
 
@@ -177,6 +180,11 @@ void quorum::owe(node_number node, debt what) {
   if (debts_[node].size() == most_debts) debts_[node].pop_front();
   next_payment_[node] = std::min(next_payment_[node], what.next);
   debts_[node].push_back(std::move(what));
+}
+
+bool quorum::idle() const noexcept {
+  return contenders_.empty() && settling_.empty() &&
+         std::all_of(debts_.begin(), debts_.end(), [](const auto& each) { return each.empty(); });
 }
 
 void quorum::pay(node_number node, time_point now, quorum_actions& out) {

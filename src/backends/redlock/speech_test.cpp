@@ -86,12 +86,14 @@ TEST(QuorumSpeech, AsksForAtLeastOneToken) {
 }
 
 TEST(QuorumSpeech, SaysARenewal) {
-  EXPECT_THAT(behind_keys(mine().extend(mark, "door", "id", 3s, 0)),
-              ElementsAre(mark, "id", "3000", "0"));
+  EXPECT_THAT(behind_keys(mine().extend(mark, some_wish(), "id", 0)),
+              ElementsAre(mark, "id", "3000", "0", "5"));
 }
 
 TEST(QuorumSpeech, RoundsALeaseUpSoThatTheStoreDoesNotEndItFirst) {
-  EXPECT_EQ(behind_keys(mine().extend(mark, "door", "id", 1500us, 0))[2], "2");
+  wish what = some_wish();
+  what.lease_length = 1500us;
+  EXPECT_EQ(behind_keys(mine().extend(mark, what, "id", 0))[2], "2");
 }
 
 TEST(QuorumSpeech, SaysARaiseInDigits) {

@@ -57,6 +57,11 @@ void token_round::raised(node_number node) {
 
 void token_round::not_raised(node_number node) { raising_ &= ~only(node); }
 
+void token_round::raise_failed(node_number node) {
+  if (((voters_ | late_) & only(node)) != 0) failed_ |= only(node);
+  not_raised(node);
+}
+
 node_set token_round::take_raises() noexcept { return std::exchange(to_raise_, 0); }
 
 token_round::verdict token_round::result() const noexcept {

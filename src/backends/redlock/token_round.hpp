@@ -40,6 +40,8 @@ class token_round {
   void raised(node_number node);
   /// It was not.
   void not_raised(node_number node);
+  /// Whether it was done will not be known.
+  void raise_failed(node_number node);
 
   [[nodiscard]] verdict result() const noexcept;
   /// Whom to ask to raise its counter to token(); each is told once. Late voters are among them:
