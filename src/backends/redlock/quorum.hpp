@@ -186,6 +186,7 @@ class quorum {
   void follow(const membership::actions& todo, time_point now, quorum_actions& out);
   void membership_answered(const errand& why, const base::result<reply>& said, time_point now,
                            quorum_actions& out);
+  void tell_of_new_voters(node_set before, quorum_actions& out) const;
   void mark_differs(node_number node, const vote& said, time_point now, quorum_actions& out);
   [[nodiscard]] base::failure too_few(const contender& who, time_point now) const;
   /// Why no node need be asked.

@@ -230,7 +230,7 @@ void quorum::follow(const membership::actions& todo, time_point now, quorum_acti
 
 void quorum::membership_answered(const errand& why, const base::result<reply>& said, time_point now,
                                  quorum_actions& out) {
-  const bool could_grant = count(members_.voters()) >= majority();
+  const node_set before = members_.voters();
   if (why.what == errand::kind::adopt) {
     const auto answer =
         said ? adopt_answer_of(*said) : base::result<adopt_answer>(tl::unexpected(said.error()));
@@ -245,9 +245,13 @@ void quorum::membership_answered(const errand& why, const base::result<reply>& s
     if (said && said->is_text()) value = redis::words(said->text).number<std::uint64_t>();
     follow(members_.counter_read(why.node, why.round, value, now), now, out);
   }
-  if (!could_grant && count(members_.voters()) >= majority()) {
-    out.all.emplace_back(reconnected_told{});
-  }
+  tell_of_new_voters(before, out);
+}
+
+void quorum::tell_of_new_voters(node_set before, quorum_actions& out) const {
+  // Waiters stand in line there, too, as soon as they ask again.
+  const bool more = (members_.voters() & ~before) != 0;
+  if (more && count(members_.voters()) >= majority()) out.all.emplace_back(reconnected_told{});
 }
 
 void quorum::mark_differs(node_number node, const vote& said, time_point now, quorum_actions& out) {
@@ -255,16 +259,14 @@ void quorum::mark_differs(node_number node, const vote& said, time_point now, qu
 }
 
 void quorum::node_up(node_number node, node_facts facts, time_point now, quorum_actions& out) {
-  const bool could_grant = count(members_.voters()) >= majority();
+  const node_set before = members_.voters();
   follow(members_.node_up(node, std::move(facts), now), now, out);
   if (!debts_[node].empty()) {
     for (debt& each : debts_[node]) each.next = now;
     next_payment_[node] = now;
     pay(node, now, out);
   }
-  if (!could_grant && count(members_.voters()) >= majority()) {
-    out.all.emplace_back(reconnected_told{});
-  }
+  tell_of_new_voters(before, out);
 }
 
 void quorum::node_down(node_number node, base::failure why, time_point now, quorum_actions& out) {
