@@ -14,6 +14,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -77,6 +78,17 @@ class connection final : public link::user, public std::enable_shared_from_this<
     std::size_t max_waiting_bytes = 8UL * 1024 * 1024;
     /// Commands sent and not replied to; further ones wait.
     std::size_t max_in_flight = 16'384;
+
+    /// `what_for` is added to the client's name.
+    static settings of(const link_settings& login, std::string_view what_for = {}) {
+      return {.where = login.where,
+              .tls = login.tls,
+              .user = login.user,
+              .password = login.password,
+              .client_name = login.client_name + std::string(what_for),
+              .database = login.database,
+              .connect_timeout = login.connect_timeout};
+    }
   };
 
   /// Told on the pump's thread, without a mutex.

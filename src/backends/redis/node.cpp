@@ -32,16 +32,6 @@ class raise_exchange final : public exchange {
   const std::uint32_t slot_;
 };
 
-connection::settings settings_of(const link_settings& login, std::string_view what_for) {
-  return {.where = login.where,
-          .tls = login.tls,
-          .user = login.user,
-          .password = login.password,
-          .client_name = login.client_name + std::string(what_for),
-          .database = login.database,
-          .connect_timeout = login.connect_timeout};
-}
-
 /// Words with which a node says that a slot is not its own, or not at the moment.
 bool about_a_slot(std::string_view word) {
   return word == "MOVED" || word == "ASK" || word == "TRYAGAIN" || word == "CLUSTERDOWN";
@@ -87,18 +77,10 @@ base::result<std::shared_ptr<node>> node::make(std::shared_ptr<net::pump> engine
                                                std::weak_ptr<node_listener> whose) {
   auto made = std::make_shared<node>(engine, how, std::move(speech), std::move(whose));
   const link_settings& login = how.login;
-  auto commands = connection::make(engine, settings_of(login, ""), made);
+  auto commands = connection::make(engine, connection::settings::of(login), made);
   if (!commands) return tl::unexpected(commands.error());
   made->commands_ = std::move(*commands);
-  auto notices = subscriber::make(engine,
-                                  {.where = login.where,
-                                   .tls = login.tls,
-                                   .user = login.user,
-                                   .password = login.password,
-                                   .client_name = login.client_name + ":notices",
-                                   .database = login.database,
-                                   .connect_timeout = login.connect_timeout},
-                                  made);
+  auto notices = subscriber::make(engine, subscriber::settings::of(login), made);
   if (!notices) return tl::unexpected(notices.error());
   made->notices_ = std::move(*notices);
   return made;
@@ -143,7 +125,7 @@ base::result<std::shared_ptr<connection>> node::witness() {
   auto greeter = std::make_shared<witness_owner>(weak_from_this());
   link_settings login = how_.login;
   login.where = where_;
-  auto made = connection::make(pump_, settings_of(login, ":replicas"), greeter);
+  auto made = connection::make(pump_, connection::settings::of(login, ":replicas"), greeter);
   if (!made) return tl::unexpected(made.error());
   witness_owner_ = std::move(greeter);
   witness_ = std::move(*made);

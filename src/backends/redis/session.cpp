@@ -1,5 +1,6 @@
 #include "backends/redis/session.hpp"
 
+#include "backends/redis/client_identity.hpp"
 #include "backends/redis/cluster.hpp"
 #include "backends/redis/request_exchange.hpp"
 #include "backends/redis/sentinel.hpp"
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <deque>
 #include <utility>
 
@@ -24,26 +24,6 @@ using backend_api::renew_outcome;
 using backend_api::renew_request;
 
 // ---- opening and closing -------------------------------------------------------------------------
-
-namespace {
-
-std::string fresh_client_number() {
-  std::array<char, 17> text{};
-  std::snprintf(text.data(), text.size(), "%016llx",
-                static_cast<unsigned long long>(base::kernel_seed()));
-  return text.data();
-}
-
-/// CLIENT SETNAME takes neither blanks nor other unprintable characters.
-std::string client_name_for(const address& where, const backend_api::owner_info& owner) {
-  std::string name = where.client_name.empty() ? "sallyport:" + owner.label : where.client_name;
-  for (char& each : name) {
-    if (each <= ' ' || each > '~') each = '_';
-  }
-  return name;
-}
-
-}  // namespace
 
 base::result<std::shared_ptr<session>> session::open(const backend_api::open_request& request) {
   auto where = parse_address(request.uri);

@@ -37,6 +37,16 @@ class subscriber final : public link::user, public std::enable_shared_from_this<
     duration ping_interval = std::chrono::seconds{5};
     /// No answer for so long: the connection is dropped.
     duration ping_patience = std::chrono::seconds{2};
+
+    static settings of(const link_settings& login) {
+      return {.where = login.where,
+              .tls = login.tls,
+              .user = login.user,
+              .password = login.password,
+              .client_name = login.client_name + ":notices",
+              .database = login.database,
+              .connect_timeout = login.connect_timeout};
+    }
   };
 
   /// Told on the pump's thread, without a mutex.

@@ -22,26 +22,10 @@ base::result<std::shared_ptr<member>> member::make(const std::shared_ptr<net::pu
                                                    std::shared_ptr<const speech> words,
                                                    std::weak_ptr<member_listener> whose) {
   auto made = std::make_shared<member>(number, std::move(words), std::move(whose));
-  auto commands = redis::connection::make(engine,
-                                          {.where = login.where,
-                                           .tls = login.tls,
-                                           .user = login.user,
-                                           .password = login.password,
-                                           .client_name = login.client_name,
-                                           .database = login.database,
-                                           .connect_timeout = login.connect_timeout},
-                                          made);
+  auto commands = redis::connection::make(engine, redis::connection::settings::of(login), made);
   if (!commands) return tl::unexpected(commands.error());
   made->commands_ = std::move(*commands);
-  auto notices = redis::subscriber::make(engine,
-                                         {.where = login.where,
-                                          .tls = login.tls,
-                                          .user = login.user,
-                                          .password = login.password,
-                                          .client_name = login.client_name + ":notices",
-                                          .database = login.database,
-                                          .connect_timeout = login.connect_timeout},
-                                         made);
+  auto notices = redis::subscriber::make(engine, redis::subscriber::settings::of(login), made);
   if (!notices) return tl::unexpected(notices.error());
   made->notices_ = std::move(*notices);
   return made;

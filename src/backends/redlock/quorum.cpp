@@ -41,13 +41,6 @@ constexpr duration split_pause = 10ms;
 constexpr duration shortest_poll = 50ms;
 constexpr duration longest_poll = 250ms;
 
-template <class Visit>
-void for_each(node_set nodes, Visit visit) {
-  for (node_number node = 0; node < most_nodes; ++node) {
-    if ((nodes & only(node)) != 0) visit(node);
-  }
-}
-
 duration part_of(duration span, double part) {
   return duration{static_cast<duration::rep>(static_cast<double>(span.count()) * part)};
 }

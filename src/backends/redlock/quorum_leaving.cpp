@@ -22,13 +22,6 @@ constexpr std::size_t most_debts = 4096;
 constexpr duration shortest_pause = 100ms;
 constexpr duration membership_patience = 2s;
 
-template <class Visit>
-void for_each(node_set nodes, Visit visit) {
-  for (node_number node = 0; node < most_nodes; ++node) {
-    if ((nodes & only(node)) != 0) visit(node);
-  }
-}
-
 }  // namespace
 
 // ---- leaving -------------------------------------------------------------------------------------

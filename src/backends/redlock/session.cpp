@@ -1,5 +1,6 @@
 #include "backends/redlock/session.hpp"
 
+#include "backends/redis/client_identity.hpp"
 #include "backends/redis/words.hpp"
 #include "base/random.hpp"
 #include <sallyport/error.hpp>
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <span>
 #include <utility>
 
@@ -34,21 +34,6 @@ holder_id id_from_kernel() {
   std::array<std::uint64_t, 2> bits{};
   base::fill_from_kernel(std::as_writable_bytes(std::span(bits)));
   return {bits[0], bits[1]};
-}
-
-std::string fresh_client_number() {
-  std::array<char, 17> text{};
-  std::snprintf(text.data(), text.size(), "%016llx",
-                static_cast<unsigned long long>(base::kernel_seed()));
-  return text.data();
-}
-
-std::string client_name_for(const redis::address& where, const backend_api::owner_info& owner) {
-  std::string name = where.client_name.empty() ? "sallyport:" + owner.label : where.client_name;
-  for (char& each : name) {
-    if (each <= ' ' || each > '~') each = '_';
-  }
-  return name;
 }
 
 base::failure closed_failure() { return {make_error_code(errc::closed), "the client was closed"}; }
@@ -117,7 +102,7 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
   auto attention = backend_api::hearing::make_attention((*engine)->descriptor_number());
   if (!attention) return tl::unexpected(attention.error());
   auto words = std::make_shared<const speech>(speech::settings{
-      .prefix = where->prefix, .client = fresh_client_number(), .owner = request.owner});
+      .prefix = where->prefix, .client = redis::fresh_client_number(), .owner = request.owner});
   quorum::settings machine{
       .nodes = {.names = {},
                 .initialise = where->initialise,
@@ -156,7 +141,7 @@ base::result<std::monostate> session::connect(const backend_api::open_request& r
                               .tls = address_.tls,
                               .user = address_.user,
                               .password = address_.password,
-                              .client_name = client_name_for(address_, request.owner),
+                              .client_name = redis::client_name_for(address_, request.owner),
                               .database = static_cast<int>(address_.database),
                               .connect_timeout = 2s},
                              speech_, weak_from_this());

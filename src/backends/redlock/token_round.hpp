@@ -15,6 +15,13 @@ inline constexpr node_number most_nodes = 15;
   return static_cast<unsigned>(__builtin_popcount(nodes));
 }
 
+template <class Visit>
+void for_each(node_set nodes, Visit visit) {
+  for (node_number node = 0; node < most_nodes; ++node) {
+    if ((nodes & only(node)) != 0) visit(node);
+  }
+}
+
 /// One round of votes and the token that comes out of it. The rules, each of which a model in models/
 /// shows to be needed:
 ///   - the token is fixed once, as the largest counter among those that had voted by then, who are
