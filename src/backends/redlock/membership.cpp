@@ -144,6 +144,7 @@ void membership::judge(node_number number, time_point now, actions& out) {
     } else if (which.is != state::quiet && which.is != state::priming) {
       which.is = state::quiet;
       which.quiet_until = now + quiet_time();
+      which.read_at = now;
     }
     return;
   }
@@ -174,7 +175,7 @@ void membership::judge_all(time_point now, actions& out) {
   if (marked() >= majority()) initialising_ = false;
   if (store_.empty() && initialising_) begin_initialising(out);
   for (node_number i = 0; i < size(); ++i) judge(i, now, out);
-  recount(out);
+  recount(now, out);
 }
 
 void membership::begin_initialising(actions& out) {
@@ -195,13 +196,34 @@ void membership::begin_initialising(actions& out) {
   adopt(number, mark.text(), 0, true, out);
 }
 
-void membership::recount(actions& out) {
+void membership::recount(time_point now, actions& out) {
   const node_set before = voters_;
   voters_ = 0;
   for (node_number i = 0; i < size(); ++i) {
     if (nodes_[i].is == state::voter) voters_ |= only(i);
   }
   out.changed = out.changed || voters_ != before;
+  if (count(voters_) >= majority()) return;
+  // Without a majority we can take nobody in. But another client may have done so before, having
+  // seen the node earlier: read what is quiet for us again.
+  if (quiet_ones() != 0) retry_at_ = std::min(retry_at_, now + retry_pause);
+  if (count(before) < majority()) return;
+  majority_lost_at_ = now;
+  for (node_number i = 0; i < size(); ++i) {
+    if (may_have_a_mark(nodes_[i])) out.read_marks |= only(i);
+  }
+}
+
+node_set membership::quiet_ones() const noexcept {
+  node_set all = 0;
+  for (node_number i = 0; i < size(); ++i) {
+    if (is_quiet(nodes_[i])) all |= only(i);
+  }
+  return all;
+}
+
+bool membership::may_have_a_mark(const entry& which) const noexcept {
+  return is_quiet(which) && which.read_at < majority_lost_at_;
 }
 
 // ---- events --------------------------------------------------------------------------------------
@@ -240,7 +262,12 @@ membership::actions membership::mark_differs(node_number number, std::string fou
 membership::actions membership::adopted(node_number number, std::string mark, time_point now) {
   actions out;
   entry& which = nodes_[number];
-  if (which.is != state::marking) return out;
+  if (is_quiet(which)) {
+    which.read_at = now;
+    if (mark.empty()) return out;
+  } else if (which.is != state::marking) {
+    return out;
+  }
   which.facts.mark = std::move(mark);
   which.is = state::unjudged;
   doubtful_ &= ~only(number);
@@ -300,8 +327,8 @@ void membership::prime(time_point now, actions& out) {
 membership::actions membership::on_timer(time_point now) {
   actions out;
   if (now >= retry_at_) {
-    retry_at_ = doubtful_ == 0 ? time_point::max() : now + retry_pause;
-    out.read_marks = doubtful_;
+    out.read_marks = doubtful_ | (count(voters_) < majority() ? quiet_ones() : 0);
+    retry_at_ = out.read_marks == 0 ? time_point::max() : now + retry_pause;
   }
   prime(now, out);
   return out;
@@ -360,7 +387,9 @@ base::failure membership::trouble(time_point now) const {
   const unsigned empty =
       how_many(state::unjudged) + how_many(state::quiet) + how_many(state::priming);
   const unsigned wrong = how_many(state::stranger) + how_many(state::twice);
-  if (empty + majority() > size()) {
+  const bool sure = std::none_of(nodes_.begin(), nodes_.end(),
+                                 [&](const entry& each) { return may_have_a_mark(each); });
+  if (empty + majority() > size() && sure) {
     text +=
         ". A majority has no mark: if these nodes are new, or if all holders are gone for longer "
         "than the longest lease, say so with `sallyport init ADDRESS`";

@@ -75,7 +75,6 @@ class membership {
   [[nodiscard]] actions node_down(node_number node, base::failure why, time_point now);
   /// A script found this mark instead of the expected one.
   [[nodiscard]] actions mark_differs(node_number node, std::string found, time_point now);
-  /// This is its mark now, whether it is the one that was to be set or not.
   /// What its mark is now, whoever wrote it: the answer to an adoption, or a mark that was read.
   [[nodiscard]] actions adopted(node_number node, std::string mark, time_point now);
   /// No answer came, or a refusal.
@@ -120,7 +119,8 @@ class membership {
     node_facts facts;
     std::string mark;
     time_point quiet_until{};
-    base::failure why;  // unreachable
+    time_point read_at{};  // quiet, priming: when it was last seen to have no mark
+    base::failure why;     // unreachable
   };
 
   void judge_all(time_point now, actions& out);
@@ -129,7 +129,12 @@ class membership {
   [[nodiscard]] unsigned marked() const;
   void begin_initialising(actions& out);
   void prime(time_point now, actions& out);
-  void recount(actions& out);
+  void recount(time_point now, actions& out);
+  [[nodiscard]] static bool is_quiet(const entry& which) noexcept {
+    return which.is == state::quiet || which.is == state::priming;
+  }
+  [[nodiscard]] node_set quiet_ones() const noexcept;
+  [[nodiscard]] bool may_have_a_mark(const entry& which) const noexcept;
   void adopt(node_number number, std::string mark, std::uint64_t floor, bool clock, actions& out);
   [[nodiscard]] std::string mark_for(const entry& which) const;
   [[nodiscard]] duration quiet_time() const;
@@ -144,6 +149,7 @@ class membership {
   std::uint64_t reading_ = 0;  // which attempt to read them this is
   std::uint64_t largest_counter_ = 0;
   time_point retry_at_ = time_point::max();
+  time_point majority_lost_at_{};
   node_set doubtful_ = 0;      // marking, and it is not known whether it was done
   bool initialising_ = false;  // until a majority has a mark
 };

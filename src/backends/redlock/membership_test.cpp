@@ -377,11 +377,42 @@ TEST_F(MembershipTest, WaitsForAMajorityBeforeItReadsCounters) {
   EXPECT_THAT(up(2, "").adopt, IsEmpty());
   std::ignore = down(1);
 
-  EXPECT_EQ(pass(members->wake_at() - now).read_counters, 0U);
+  EXPECT_EQ(pass(20s).read_counters, 0U);
   ASSERT_LE(members->wake_at(), now + 1s);
   std::ignore = up(1, mark_of(1));
 
   EXPECT_EQ(pass(members->wake_at() - now).read_counters, only(0) | only(1));
+}
+
+TEST_F(MembershipTest, FindsOutThatAnotherClientHasTakenTheQuietNodeIn) {
+  make(3);
+  up_all_but(only(2));
+  EXPECT_THAT(up(2, "").adopt, IsEmpty());
+  now += 1s;
+
+  // With one node less it matters, and is looked at once and again and again.
+  EXPECT_EQ(down(1).read_marks, only(2));
+  EXPECT_THAT(members->adopted(2, "", now).adopt, IsEmpty());
+  EXPECT_EQ(members->voters(), only(0));
+  ASSERT_LE(members->wake_at(), now + 1s);
+  EXPECT_EQ(pass(members->wake_at() - now).read_marks, only(2));
+  EXPECT_TRUE(members->adopted(2, mark_of(2), now).changed);
+
+  EXPECT_EQ(members->voters(), only(0) | only(2));
+}
+
+TEST_F(MembershipTest, DoesNotSendForTheOperatorBeforeItHasLookedAgain) {
+  make(3);
+  up_all_but(only(2));
+  EXPECT_THAT(up(2, "").adopt, IsEmpty());
+  now += 1s;
+
+  EXPECT_EQ(down(1).read_marks, only(2));
+  std::ignore = up(1, "");
+  EXPECT_EQ(members->trouble(now).code, errc::unavailable);
+  std::ignore = members->adopted(2, "", now);
+
+  EXPECT_EQ(members->trouble(now).code, errc::store_refused);
 }
 
 TEST_F(MembershipTest, BeginsTheWaitAnewWhenTheQuietNodeWasLost) {
