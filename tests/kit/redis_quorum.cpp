@@ -14,8 +14,11 @@ std::string run_id_of(redis_probe& probe) {
 
 }  // namespace
 
-redis_quorum::redis_quorum(std::size_t nodes, const redis_options& each) {
-  for (std::size_t i = 0; i < nodes; ++i) servers_.push_back(std::make_unique<redis_server>(each));
+redis_quorum::redis_quorum(std::size_t nodes, const redis_options& each)
+    : redis_quorum(std::vector<redis_options>(nodes, each)) {}
+
+redis_quorum::redis_quorum(const std::vector<redis_options>& all) {
+  for (const redis_options& each : all) servers_.push_back(std::make_unique<redis_server>(each));
 }
 
 std::string redis_quorum::address() const {

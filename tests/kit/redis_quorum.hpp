@@ -15,6 +15,8 @@ namespace sallyport::kit {
 class redis_quorum {
  public:
   explicit redis_quorum(std::size_t nodes, const redis_options& each = {});
+  /// Every node in its own way.
+  explicit redis_quorum(const std::vector<redis_options>& all);
 
   [[nodiscard]] std::size_t size() const noexcept { return servers_.size(); }
   [[nodiscard]] redis_server& operator[](std::size_t node) { return *servers_[node]; }

@@ -1,0 +1,434 @@
+#include "backends/redlock/test_live_quorum.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <string>
+#include <vector>
+
+// Nodes that are killed and come back: with everything that they had said, with nothing, or with
+// something old. And clients whose list of nodes is not the one that was initialised.
+namespace sallyport::redlock_live {
+namespace {
+
+using kit::redis_persistence;
+
+constexpr kit::redis_options durable{.persistence = redis_persistence::append_always};
+/// So long a node that has lost its data must not vote, with this longest lease.
+constexpr auto short_lease = 1000ms;
+
+/// The largest token that was given out; each has to be larger than all before.
+class token_book {
+ public:
+  void note(const lease& held) {
+    EXPECT_GT(held.token().value(), last_);
+    last_ = std::max(last_, held.token().value());
+  }
+  [[nodiscard]] std::uint64_t last() const noexcept { return last_; }
+
+ private:
+  std::uint64_t last_ = 0;
+};
+
+void take_turns(mutex& lock, token_book& book, int turns) {
+  for (int i = 0; i < turns; ++i) {
+    auto held = lock.try_acquire_for(patience);
+    ASSERT_TRUE(held);
+    book.note(*held);
+    held->release();
+  }
+}
+
+void kill_and_start(redis_quorum& nodes, std::size_t node) {
+  nodes[node].kill();
+  nodes[node].start();
+}
+
+bool is_marked(const redis_quorum& nodes, std::size_t node) {
+  const std::string mark = mark_of(nodes, node);
+  auto probe = nodes[node].probe();
+  return !mark.empty() && mark.ends_with(probe.info("run_id"));
+}
+
+/// What a client that is opened now complains of.
+std::string complaints(const redis_quorum& nodes) {
+  const auto store = open(nodes.address());
+  std::string all;
+  for (const std::string& each : store.capabilities().caveats) {
+    if (each.starts_with("When the client was opened: ")) all += each + '\n';
+  }
+  return all;
+}
+
+// ---- everything is kept ----------------------------------------------------------------------------
+
+TEST(DurableNode, KeepsItsVotesAndVotesAgainAtOnce) {
+  redis_quorum nodes(3, durable);
+  nodes.initialise();
+  const auto store = open(nodes.address());
+  EXPECT_TRUE(store.capabilities().survives_store_restart);
+  mutex lock{store, "door", lasting(60s)};
+  mutex other{open(nodes.address()), "door", lasting(60s)};
+  auto held = lock.acquire();
+  ASSERT_TRUE(eventually([&] { return votes(nodes, 0, "door") && votes(nodes, 1, "door"); }));
+
+  for (const std::size_t node : {0U, 1U}) {
+    kill_and_start(nodes, node);
+    EXPECT_TRUE(votes(nodes, node, "door"));
+    EXPECT_TRUE(eventually([&] { return is_marked(nodes, node); }))
+        << "nobody has marked node " << node << " for its new life";
+  }
+  nodes[2].kill();
+
+  // The two that restarted are all that is left, and they still vote for the holder.
+  EXPECT_TRUE(held.valid());
+  waiter next(other);
+  ASSERT_TRUE(waiters_become(nodes, "door", 1));
+  EXPECT_FALSE(next.done());
+  mutex third{open(nodes.address()), "door", lasting(60s)};
+  EXPECT_FALSE(third.try_acquire());
+  EXPECT_EQ(held.release(), release_result::released);
+  auto got = next.get();
+  ASSERT_TRUE(got);
+  EXPECT_GT(got->token(), held.token());
+  got->release();
+  EXPECT_TRUE(nothing_is_left(nodes));
+}
+
+TEST(DurableNode, IsMarkedAnewByACrowdOfClients) {
+  redis_quorum nodes(3, durable);
+  nodes.initialise();
+  std::vector<client> crowd;
+  for (int i = 0; i < 5; ++i) crowd.push_back(open(nodes.address()));
+
+  token_book book;
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t node = 0; node < nodes.size(); ++node) {
+      kill_and_start(nodes, node);
+      for (const client& each : crowd) {
+        mutex lock{each, "door", lasting(60s)};
+        take_turns(lock, book, 1);
+      }
+      EXPECT_TRUE(eventually([&] { return is_marked(nodes, node); }));
+    }
+  }
+  EXPECT_EQ(complaints(nodes), "");
+  EXPECT_TRUE(nothing_is_left(nodes));
+}
+
+TEST(DurableNodes, ThatAllRestartAtOnceGoOnWhereTheyWere) {
+  redis_quorum nodes(3, durable);
+  nodes.initialise();
+  mutex lock{open(nodes.address()), "door", lasting(60s)};
+  mutex other{open(nodes.address()), "door", lasting(60s)};
+  auto held = lock.acquire();
+
+  for (std::size_t node = 0; node < nodes.size(); ++node) nodes[node].kill();
+  EXPECT_EQ(error_of([&] { static_cast<void>(other.try_acquire()); }).code, errc::unavailable);
+  for (std::size_t node = 0; node < nodes.size(); ++node) nodes[node].start();
+
+  EXPECT_TRUE(held.valid());
+  waiter next(other);
+  ASSERT_TRUE(waiters_become(nodes, "door", 1));
+  EXPECT_FALSE(next.done());
+  EXPECT_EQ(held.release(), release_result::released);
+  auto got = next.get();
+  ASSERT_TRUE(got);
+  EXPECT_GT(got->token(), held.token());
+}
+
+// ---- everything is lost ----------------------------------------------------------------------------
+
+/// Restarts a node that loses its data, and shows that it grants nothing before the longest lease has
+/// passed, and no token that was given out before.
+void expect_quarantine(redis_quorum& nodes, std::size_t node, token_book& book) {
+  mutex lock{open(nodes.address()), "door", lasting(short_lease)};
+  const auto forgot = lease_clock::now();
+  nodes[node].start();
+  take_turns(lock, book, 1);
+
+  const std::string told = complaints(nodes);
+  EXPECT_NE(told.find(std::to_string(nodes[node].port())), std::string::npos) << told;
+  EXPECT_NE(told.find("has lost its data"), std::string::npos) << told;
+  std::uint64_t before = 0;  // the largest token from when it certainly did not vote
+  while (!is_marked(nodes, node)) {
+    ASSERT_LT(lease_clock::now() - forgot, patience) << "it was never taken in again";
+    auto held = lock.try_acquire_for(patience);
+    ASSERT_TRUE(held);
+    book.note(*held);
+    const bool votes_early = votes(nodes, node, "door");
+    if (!is_marked(nodes, node)) {
+      EXPECT_FALSE(votes_early) << "it voted while it was to be quiet";
+      before = held->token().value();
+    }
+    held->release();
+  }
+  EXPECT_GE(lease_clock::now() - forgot, short_lease);
+  EXPECT_GT(before, 0U);
+  EXPECT_GE(counter_of(nodes, node), before);
+  EXPECT_EQ(complaints(nodes), "");
+}
+
+TEST(ForgetfulNode, IsQuietForTheLongestLeaseAndThenAheadOfAllTokens) {
+  redis_quorum nodes(3);
+  nodes.initialise({}, short_lease);
+  const auto store = open(nodes.address());
+  EXPECT_FALSE(store.capabilities().survives_store_restart);
+  EXPECT_EQ(store.capabilities().max_lease, short_lease);
+  mutex lock{store, "door", lasting(short_lease)};
+  token_book book;
+  take_turns(lock, book, 10);
+
+  nodes[0].kill();
+  expect_quarantine(nodes, 0, book);
+
+  // It votes again: with it, one of the others may go.
+  nodes[1].kill();
+  take_turns(lock, book, 3);
+  EXPECT_TRUE(nothing_is_left(nodes));
+}
+
+TEST(ForgetfulNode, WithAnOldSnapshotIsQuietAsWell) {
+  redis_quorum nodes(3);
+  nodes.initialise({}, short_lease);
+  mutex lock{open(nodes.address()), "door", lasting(short_lease)};
+  token_book book;
+  take_turns(lock, book, 3);
+  nodes[0].command({"SAVE"});
+  const std::string old_mark = mark_of(nodes, 0);
+  const std::uint64_t old_counter = counter_of(nodes, 0);
+  take_turns(lock, book, 10);
+  ASSERT_LT(old_counter, book.last());
+
+  nodes[0].kill();
+  expect_quarantine(nodes, 0, book);
+
+  EXPECT_NE(mark_of(nodes, 0), old_mark);
+  EXPECT_GT(counter_of(nodes, 0), old_counter);
+  nodes[1].kill();
+  take_turns(lock, book, 3);
+  EXPECT_TRUE(nothing_is_left(nodes));
+}
+
+TEST(ForgetfulNode, IsAskedForItsVoteAgainByWhoHoldsTheLock) {
+  redis_quorum nodes(3);
+  nodes.initialise({}, short_lease);
+  mutex lock{open(nodes.address()), "door", lasting(short_lease)};
+  mutex other{open(nodes.address()), "door", lasting(short_lease)};
+  auto held = lock.acquire();
+
+  kill_and_start(nodes, 2);
+
+  EXPECT_TRUE(eventually([&] { return votes(nodes, 2, "door"); }));
+  EXPECT_TRUE(held.valid());
+  nodes[0].kill();  // it holds on with the vote that it got in place of the one that was lost
+  EXPECT_FALSE(other.try_acquire_for(2 * short_lease));
+  EXPECT_TRUE(held.valid());
+  EXPECT_EQ(held.release(), release_result::released);
+  EXPECT_TRUE(nothing_is_left(nodes));
+}
+
+TEST(ForgetfulNodes, OneAfterTheOtherRepeatNoTokenAndLetNoTwoIn) {
+  redis_quorum nodes(3);
+  nodes.initialise({}, short_lease);
+  std::atomic<bool> enough{false};
+  std::atomic<int> inside{0};
+  std::atomic<std::uint64_t> last{0};
+  std::vector<background<int>> clients;
+  // Several, so that each node is taken in by all of them at the same time.
+  for (int i = 0; i < 3; ++i) {
+    clients.emplace_back([&] {
+      mutex lock{open(nodes.address()), "door", lasting(short_lease)};
+      int turns = 0;
+      while (!enough.load()) {
+        auto held = lock.try_acquire_for(patience);
+        EXPECT_TRUE(held);
+        if (!held || !held->valid()) continue;
+        EXPECT_EQ(inside.fetch_add(1), 0);
+        EXPECT_LT(last.exchange(held->token().value()), held->token().value());
+        inside.fetch_sub(1);
+        held->release();
+        ++turns;
+      }
+      return turns;
+    });
+  }
+
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    kill_and_start(nodes, node);
+    EXPECT_TRUE(eventually([&] { return is_marked(nodes, node); })) << "node " << node;
+  }
+  enough.store(true);
+
+  for (auto& each : clients) EXPECT_GT(each.get(), 3);
+  EXPECT_TRUE(nothing_is_left(nodes));
+}
+
+TEST(ForgetfulMajority, IsRefusedUntilSomebodySaysThatTheNodesAreNew) {
+  redis_quorum nodes(3);
+  nodes.initialise({}, short_lease);
+  mutex lock{open(nodes.address()), "door", lasting(short_lease)};
+  token_book book;
+  take_turns(lock, book, 3);
+
+  for (const std::size_t node : {0U, 1U}) kill_and_start(nodes, node);
+
+  const told here = error_of([&] { static_cast<void>(lock.try_acquire_for(slack)); });
+  EXPECT_EQ(here.code, errc::store_refused) << here.text;
+  EXPECT_NE(here.text.find("sallyport init"), std::string::npos) << here.text;
+  const told there = error_of([&] { open(nodes.address()); });
+  EXPECT_EQ(there.code, errc::store_refused) << there.text;
+  EXPECT_NE(there.text.find("sallyport init"), std::string::npos) << there.text;
+  EXPECT_EQ(mark_of(nodes, 0), "");
+
+  // As `sallyport init` does.
+  static_cast<void>(open(nodes.address() + "?initialise=yes&max_lease=1"));
+  for (std::size_t node = 0; node < nodes.size(); ++node) EXPECT_TRUE(is_marked(nodes, node));
+  mutex again{open(nodes.address()), "door", lasting(short_lease)};
+  take_turns(again, book, 1);
+}
+
+TEST(FlushedNode, IsNoticedByItsMissingMarkAndKeptQuiet) {
+  redis_quorum nodes(3);
+  nodes.initialise({}, short_lease);
+  mutex lock{open(nodes.address()), "door", lasting(short_lease)};
+  token_book book;
+  take_turns(lock, book, 3);
+
+  nodes[1].command({"FLUSHALL"});
+  const auto flushed = lease_clock::now();
+  while (!is_marked(nodes, 1)) {
+    ASSERT_LT(lease_clock::now() - flushed, patience);
+    auto held = lock.try_acquire_for(patience);
+    ASSERT_TRUE(held);
+    book.note(*held);
+    const bool votes_early = votes(nodes, 1, "door");
+    EXPECT_TRUE(!votes_early || is_marked(nodes, 1));
+  }
+  EXPECT_GE(lease_clock::now() - flushed, short_lease);
+  take_turns(lock, book, 3);
+}
+
+// ---- lists of nodes --------------------------------------------------------------------------------
+
+std::vector<std::uint16_t> ports_of(const redis_quorum& nodes,
+                                    const std::vector<std::size_t>& which) {
+  std::vector<std::uint16_t> ports;
+  for (const std::size_t each : which) ports.push_back(nodes[each].port());
+  return ports;
+}
+
+TEST(ListOfNodes, ThatIsShorterThanTheSetIsRefused) {
+  redis_quorum nodes(5);
+  nodes.initialise();
+
+  const told error = error_of([&] { open(address_at(ports_of(nodes, {0, 1, 2}))); });
+
+  EXPECT_EQ(error.code, errc::store_refused) << error.text;
+  EXPECT_NE(error.text.find("list of nodes"), std::string::npos) << error.text;
+}
+
+TEST(ListOfNodes, WithNodesOfAnotherSetIsRefusedOrTheyDoNotVote) {
+  redis_quorum nodes(3);
+  nodes.initialise();
+  redis_quorum others(3);
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const std::string run_id = others[i].probe().info("run_id");
+    others[i].command(
+        {"SET", "\1quorum-member", "sp2 fedcba9876543210fedcba9876543210 3 60000 " + run_id});
+  }
+  const std::string one_stranger = address_at({nodes[0].port(), nodes[1].port(), others[2].port()});
+  const std::string all_mixed = address_at({nodes[0].port(), others[1].port()});
+
+  const auto store = open(one_stranger);
+  const auto& caveats = store.capabilities().caveats;
+  EXPECT_TRUE(std::any_of(caveats.begin(), caveats.end(), [](const std::string& each) {
+    return each.find("belongs to another set of nodes") != std::string::npos;
+  }));
+  mutex lock{store, "door", lasting()};
+  auto held = lock.try_acquire();
+  ASSERT_TRUE(held);
+  EXPECT_FALSE(votes(others, 2, "door"));
+  held.reset();
+  nodes[1].kill();
+  EXPECT_NE(error_of([&] { static_cast<void>(lock.try_acquire()); }).code, std::error_code{});
+  EXPECT_EQ(error_of([&] { open(all_mixed); }).code.value() != 0, true);
+}
+
+TEST(ListOfNodes, WithOneNodeTwiceCountsItOnce) {
+  redis_quorum nodes(3);
+  nodes.initialise();
+  // The same servers by another name, which only the servers themselves can tell.
+  const auto by_name = [&](std::size_t node) {
+    return "localhost:" + std::to_string(nodes[node].port());
+  };
+  const auto by_number = [&](std::size_t node) {
+    return "127.0.0.1:" + std::to_string(nodes[node].port());
+  };
+
+  const auto store = open("redlock://" + by_number(0) + ',' + by_number(1) + ',' + by_name(1));
+  mutex lock{store, "door", lasting()};
+  EXPECT_TRUE(lock.try_acquire());
+  nodes[0].kill();  // only one server is left, though it is in the list twice
+  const told error = error_of([&] { EXPECT_FALSE(lock.try_acquire()); });
+  EXPECT_NE(error.code, std::error_code{});
+}
+
+TEST(Initialising, ByTwoClientsAtOnceMakesOneStore) {
+  redis_quorum nodes(3);
+  for (int round = 0; round < 10; ++round) {
+    const std::string prefix = "round-" + std::to_string(round) + ':';
+    const std::string address = nodes.address() + "?prefix=" + prefix + "&initialise=yes";
+    std::vector<background<bool>> clients;
+    std::atomic<int> inside{0};
+    for (int i = 0; i < 3; ++i) {
+      clients.emplace_back([&] {
+        mutex lock{open(address), "door", lasting()};
+        auto held = lock.try_acquire_for(patience);
+        EXPECT_EQ(inside.fetch_add(1), 0);
+        inside.fetch_sub(1);
+        return held.has_value();
+      });
+    }
+    for (auto& each : clients) EXPECT_TRUE(each.get());
+
+    std::set<std::string> stores;
+    for (std::size_t node = 0; node < nodes.size(); ++node) {
+      const std::string mark = nodes[node].command({"GET", prefix + "\1quorum-member"}).text;
+      EXPECT_GT(mark.size(), 36U);
+      stores.insert(mark.substr(0, 36));  // "sp2 " and the store
+    }
+    EXPECT_EQ(stores.size(), 1U);
+  }
+}
+
+TEST(Initialising, DoesNothingToNodesThatHaveAMark) {
+  redis_quorum nodes(3);
+  nodes.initialise();
+  const std::string before = mark_of(nodes, 0);
+  mutex lock{open(nodes.address()), "door", lasting()};
+  auto held = lock.acquire();
+
+  mutex other{open(nodes.address() + "?initialise=yes"), "door", lasting()};
+
+  EXPECT_FALSE(other.try_acquire());
+  EXPECT_EQ(mark_of(nodes, 0), before);
+  EXPECT_TRUE(held.valid());
+}
+
+TEST(Initialising, WaitsForAllNodes) {
+  redis_quorum nodes(3);
+  nodes[2].kill();
+
+  const told error = error_of([&] {
+    mutex lock{open(nodes.address() + "?initialise=yes"), "door", lasting()};
+    static_cast<void>(lock.try_acquire());
+  });
+
+  EXPECT_NE(error.code, std::error_code{});
+  EXPECT_EQ(mark_of(nodes, 0), "");
+  EXPECT_EQ(mark_of(nodes, 1), "");
+}
+
+}  // namespace
+}  // namespace sallyport::redlock_live
