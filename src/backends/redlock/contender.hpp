@@ -41,6 +41,7 @@ struct contender {
   phase is = phase::idle;
   bool may_wait = false;
   bool enrolled = false;  // some node may have a ticket of it
+  bool said_so = false;   // and the engine knows that
   bool told = false;      // the engine was told to come and see
   bool woken = false;     // some node did so while it was enrolling
   std::optional<question> acquire;

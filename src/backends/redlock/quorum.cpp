@@ -586,6 +586,7 @@ void quorum::answer_won(contender& who, quorum_actions& out) {
 }
 
 void quorum::answer_waiting(contender& who, duration ask_again, quorum_actions& out) {
+  who.said_so = true;
   if (who.acquire) {
     out.all.emplace_back(acquire_told{who.holder, acquire_answer(waiting{ask_again})});
   }
@@ -604,7 +605,12 @@ void quorum::fail_questions(contender& who, const base::failure& why, quorum_act
 }
 
 void quorum::answer_failed(contender& who, const base::failure& why, quorum_actions& out) {
-  fail_questions(who, why, out);
+  base::failure what = why;
+  if (who.enrolled && !who.said_so && what.code == errc::unavailable) {
+    // Nothing to clean up, that would say; but there may be tickets.
+    what.code = make_error_code(errc::outcome_unknown);
+  }
+  fail_questions(who, what, out);
   // Everything was given back: the engine may forget it without a word, or come again.
   if (!who.enrolled && who.is == phase::idle) contenders_.erase(holder_id{who.holder});
 }
