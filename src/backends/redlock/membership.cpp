@@ -89,9 +89,9 @@ node_set membership::reachable() const noexcept {
 }
 
 bool membership::durable() const noexcept {
-  return std::all_of(nodes_.begin(), nodes_.end(), [](const entry& each) {
-    return each.is == state::unreachable || each.facts.durable;
-  });
+  return reachable() != 0 && std::all_of(nodes_.begin(), nodes_.end(), [](const entry& each) {
+           return each.is == state::unreachable || each.facts.durable;
+         });
 }
 
 std::string membership::mark_for(const entry& which) const {

@@ -555,7 +555,7 @@ duration quorum::ask_again_after(const contender& who) {
           std::min(pause, shortest_poll + part_of(longest_poll - shortest_poll, random_.unit()));
     }
   }
-  if (who.bids > 0) {
+  if (who.bids > 0 && who.votes && who.votes->voters() != 0) {
     // Its votes were split. The line decides who comes first; but not everybody stands in it.
     pause =
         std::min(pause, part_of(split_pause * std::int64_t{1 + who.bids}, 0.2 + random_.unit()));

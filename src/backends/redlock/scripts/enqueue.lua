@@ -1,5 +1,5 @@
--- Stands in line, or says that it still does. ARGV 1: mark, 2: channel head, 3: contender, 4: when it came, 5: ticket, 6:
--- claim window, 7: tokens, 8: local waiters, 9: card. Answers {1, 1 if the lock is free and it is the first, 1 if it is
+-- Stands in line, or says that it still does. ARGV 1: mark, 2: channel head, 3: contender, 4: when it came, or 0 for now, 5:
+-- ticket, 6: claim window, 7: tokens, 8: local waiters, 9: card. Answers {1, 1 if the lock is free and it is the first, 1 if it is
 -- the first, remaining time of the lock or -2, foreign holder}, {2, nonce}: it was handed over to it, {-1, mark}.
 --!include common.lua
 
@@ -9,11 +9,14 @@ local contender, ticket_ms = ARGV[3], tonumber(ARGV[5])
 local value = redis.pcall('GET', lock)
 local id = id_in(value)
 if id and string.sub(id, 1, #contender + 1) == contender .. '|' then return {2, string.sub(id, #contender + 2)} end
-local now_ms = math.floor(now_us() / 1000)
-local since = string.match(redis.call('HGET', tickets, contender) or '', '^%d+ %d+ %d+ %d+ %a (%d+)') or whole(now_ms)
-redis.call('HSET', tickets, contender, table.concat({ARGV[4], whole(now_ms + ticket_ms), ARGV[6], ARGV[7], 'x', since,
+local now = now_us()
+local now_ms = math.floor(now / 1000)
+local came, since = string.match(redis.call('HGET', tickets, contender) or '', '^(%d+) %d+ %d+ %d+ %a (%d+)')
+came = ARGV[4] ~= '0' and ARGV[4] or came or whole(now)
+since = since or whole(now_ms)
+redis.call('HSET', tickets, contender, table.concat({came, whole(now_ms + ticket_ms), ARGV[6], ARGV[7], 'x', since,
   ARGV[8], ARGV[9]}, ' '))
-redis.call('ZADD', line, ARGV[4], contender)
+redis.call('ZADD', line, came, contender)
 if redis.call('PTTL', line) < ticket_ms then
   local ttl = whole(ticket_ms * 1.25)
   redis.call('PEXPIRE', line, ttl)
