@@ -23,7 +23,8 @@ struct figure {
   std::string name;  ///< the same name in the program's limit is what it is compared with
   std::string unit;
   bar wanted = {};
-  bool compared = true;  ///< false: no ratio, even where the limit has such a figure
+  bool compared = true;     ///< false: no ratio, even where the limit has such a figure
+  std::string beside = {};  ///< the limit's figure to compare with, where its name is another one
 };
 
 /// How often a program is measured.

@@ -79,7 +79,8 @@ std::vector<row> make_rows(std::span<const program> programs,
       std::vector<double> to_limit;
       if (!each.limit.empty() && shown.compared) {
         const std::size_t k = index_of(programs, each.limit);
-        const auto limits = limit_column(programs[k], measured[k], shown.name);
+        const auto limits = limit_column(programs[k], measured[k],
+                                         shown.beside.empty() ? shown.name : shown.beside);
         if (!limits.empty()) {
           to_limit = ratios(fresh.rounds, limits);
           fresh.limit_id = each.limit;

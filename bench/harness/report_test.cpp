@@ -52,6 +52,18 @@ TEST(Rows, StandBesideTheirLimitRoundByRound) {
   EXPECT_EQ(rows[2].given, verdict::met);
 }
 
+TEST(Rows, StandBesideTheFigureTheyName) {
+  auto programs = two_programs();
+  programs[1].figures[1].beside = "pair";
+  const std::vector<measured_rounds> measured{{{10}, {20}}, {{30, 50}, {60, 80}}};
+
+  const auto rows = make_rows(programs, measured);
+
+  ASSERT_TRUE(rows[2].ratio.has_value());
+  EXPECT_EQ(*rows[2].ratio, (summary{.median = 4.5, .smallest = 4, .largest = 5}));
+  EXPECT_EQ(rows[2].limit_id, "pair/limit");
+}
+
 TEST(Rows, WithoutTheirLimitAreRefused) {
   const auto programs = two_programs();
   const std::vector<program> alone{programs[1]};
