@@ -87,6 +87,7 @@ turn_figures figures_of(std::vector<turn> turns, const turn_window& counted, int
   const auto [fewest, most] = std::minmax_element(turns_of.begin(), turns_of.end());
   made.handoff_p50_us = microseconds_at(handoffs, 0.5);
   made.handoff_p99_us = microseconds_at(handoffs, 0.99);
+  made.handoff_longest_us = microseconds_at(handoffs, 1);
   made.changes_per_second = static_cast<double>(changes) / passed;
   made.turns_per_second = static_cast<double>(entered) / passed;
   made.most_to_fewest =
@@ -95,6 +96,21 @@ turn_figures figures_of(std::vector<turn> turns, const turn_window& counted, int
       static_cast<double>(std::count(turns_of.begin(), turns_of.end(), std::uint64_t{0}));
   made.longest_wait_ms = static_cast<double>(longest_wait) / 1e6;
   return made;
+}
+
+lone_figures lone_figures_of(const std::vector<turn>& turns, const turn_window& counted) {
+  std::vector<std::int64_t> pairs;
+  std::vector<std::int64_t> acquires;
+  const turn* before = nullptr;
+  for (const turn& each : turns) {
+    if (each.wanted_at < counted.begin || each.wanted_at >= counted.end) continue;
+    acquires.push_back(each.entered_at - each.wanted_at);
+    if (before != nullptr) pairs.push_back(each.wanted_at - before->wanted_at);
+    before = &each;
+  }
+  if (pairs.empty()) throw std::runtime_error("too few turns to measure");
+  return {.pair_p50_us = microseconds_at(pairs, 0.5),
+          .acquire_p50_us = microseconds_at(acquires, 0.5)};
 }
 
 double microseconds_per_pair(const std::vector<turn>& turns) {

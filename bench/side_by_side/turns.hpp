@@ -35,6 +35,7 @@ struct turn_figures {
   /// not a number when that never was.
   double handoff_p50_us = 0;
   double handoff_p99_us = 0;
+  double handoff_longest_us = 0;
   double changes_per_second = 0;
   double turns_per_second = 0;
   double most_to_fewest = 0;   ///< turns of a contender; none counts as one
@@ -48,6 +49,17 @@ struct turn_figures {
 /// REQUIRES: at least one seat.
 [[nodiscard]] turn_figures figures_of(std::vector<turn> turns, const turn_window& counted,
                                       int seats);
+
+/// What a contender that is alone makes of its turns, those that were wanted within a window.
+struct lone_figures {
+  double pair_p50_us = 0;     ///< from the beginning of a turn to the beginning of the next one
+  double acquire_p50_us = 0;  ///< from wanting the lock to having it
+};
+
+/// REQUIRES: the turns of one contender, in their order. Throws std::runtime_error when fewer than
+/// two of them were wanted within the window.
+[[nodiscard]] lone_figures lone_figures_of(const std::vector<turn>& turns,
+                                           const turn_window& counted);
 
 /// The mean time from the beginning of a turn to the beginning of the next one, for a contender
 /// that is alone, in microseconds. Throws std::runtime_error when there are fewer than two turns.

@@ -51,10 +51,21 @@ TEST(TurnFigures, CountAHandOffWhereSomebodyElseWasWaiting) {
   EXPECT_DOUBLE_EQ(made.longest_wait_ms, 8);
 }
 
+TEST(TurnFigures, TellTheLongestHandOffOfThoseWithinTheWindow) {
+  // 1, 2 and 7 ms; then 300 ms, of somebody who came when the lock was free, and 50 ms, too late.
+  const auto made = figures_of({at(0, 0, 1, 10), at(1, 0, 11, 20), at(0, 15, 22, 30),
+                                at(1, 25, 37, 40), at(0, 300, 340, 990), at(1, 900, 1040, 1050)},
+                               one_second, 2);
+
+  EXPECT_DOUBLE_EQ(made.handoff_p50_us, 2000);
+  EXPECT_DOUBLE_EQ(made.handoff_longest_us, 7000);
+}
+
 TEST(TurnFigures, HaveNoHandOffWhereOneContenderKeepsTheLock) {
   const auto made = figures_of({at(0, 0, 1, 2), at(0, 2, 3, 4)}, one_second, 2);
 
   EXPECT_TRUE(std::isnan(made.handoff_p50_us));
+  EXPECT_TRUE(std::isnan(made.handoff_longest_us));
   EXPECT_DOUBLE_EQ(made.changes_per_second, 0);
   EXPECT_DOUBLE_EQ(made.most_to_fewest, 2);
   EXPECT_DOUBLE_EQ(made.without_a_turn, 1);
@@ -79,6 +90,21 @@ TEST(TurnFigures, AreRefusedWhenTwoWereInsideAtOnce) {
 
 TEST(TurnFigures, AreRefusedWithATurnOfNobody) {
   EXPECT_THROW(static_cast<void>(figures_of({at(2, 0, 1, 10)}, one_second, 2)), std::runtime_error);
+}
+
+TEST(LoneFigures, AreTheMediansOfTheTurnsWantedWithinTheWindow) {
+  // Pairs of 4, 6 and 20 ms, acquires of 1, 2, 3 and 9 ms; a slow turn on either side.
+  const auto made = lone_figures_of({at(0, -100, -10, -1), at(0, 0, 1, 2), at(0, 4, 6, 7),
+                                     at(0, 10, 13, 20), at(0, 30, 39, 40), at(0, 1000, 1500, 1600)},
+                                    one_second);
+
+  EXPECT_DOUBLE_EQ(made.pair_p50_us, 6000);
+  EXPECT_DOUBLE_EQ(made.acquire_p50_us, 2000);
+}
+
+TEST(LoneFigures, AreRefusedWithoutAPairWithinTheWindow) {
+  EXPECT_THROW(static_cast<void>(lone_figures_of({at(0, -5, -4, -3), at(0, 0, 1, 2)}, one_second)),
+               std::runtime_error);
 }
 
 TEST(TurnPairs, TakeTheMeanFromTurnToTurn) {
