@@ -37,21 +37,22 @@ async function takeTurns(redlock, seat, begin, end) {
 }
 
 async function main() {
-  const client = new Redis(port, "127.0.0.1");
-  const redlock = new Redlock([client]);
+  const control = new Redis(port, "127.0.0.1");
+  const nodes = (process.env.BENCH_NODES ?? String(port)).split(",").map((each) => new Redis(Number(each), "127.0.0.1"));
+  const redlock = new Redlock(nodes);
   redlock.on("error", (error) => {
     if (!(error instanceof ResourceLockedError)) throw error; // busy is no error
   });
-  // The connection is made and the scripts are loaded before it counts.
+  // The connections are made and the scripts are loaded before it counts.
   await (await redlock.acquire([`bench/warm/${processNumber}`], lease)).release();
 
-  await client.incr("bench/ready");
-  const [, go] = await client.blpop("bench/go", 0);
+  await control.incr("bench/ready");
+  const [, go] = await control.blpop("bench/go", 0);
   const [begin, end] = go.split(" ").map(BigInt);
   const all = Array.from({ length: seats }, (_, i) => takeTurns(redlock, processNumber * seats + i, begin, end));
   const lines = (await Promise.all(all)).flat().map((turn) => turn.join(" ") + "\n");
-  await client.rpush("bench/turns", lines.join(""));
-  client.disconnect();
+  await control.rpush("bench/turns", lines.join(""));
+  for (const each of [control, ...nodes]) each.disconnect();
 }
 
 main().catch((error) => {

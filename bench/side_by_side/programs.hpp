@@ -22,7 +22,11 @@ namespace sallyport::bench {
 /// Redis beside other libraries' locks on one server; those that are not installed are missing.
 [[nodiscard]] std::vector<program> redis_peers_programs();
 
-/// What a process started by redis_peers_programs() does for Sallyport: see bench/peers/README.md.
+/// Redlock beside one server, beside itself with nodes in trouble and in a crowd, and beside
+/// node-redlock.
+[[nodiscard]] std::vector<program> redlock_programs();
+
+/// What a process of a crew does for Sallyport: see bench/peers/README.md.
 int run_turns_child(const std::string& port, int process, int seats,
                     std::chrono::microseconds hold);
 /// The argument by which that process is told its work; port, process, seats, microseconds follow.

@@ -1,4 +1,5 @@
 #include "bench/micro/timed_loop.hpp"
+#include "bench/side_by_side/crew.hpp"
 #include "bench/side_by_side/programs.hpp"
 #include "bench/side_by_side/turns.hpp"
 #include "tests/kit/redis_probe.hpp"
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <future>
 #include <sstream>
 #include <stdexcept>
@@ -20,6 +22,12 @@ namespace sallyport::bench {
 namespace {
 
 std::int64_t now() { return stopwatch::now().time_since_epoch().count(); }
+
+/// The lock's own store, or the server that the conversation is held on.
+std::string store_of(const std::string& port) {
+  const char* const another = std::getenv(store_variable);
+  return another != nullptr ? another : "redis://127.0.0.1:" + port;
+}
 
 void give_back(lease& held) {
   if (held.release() != release_result::released) throw std::runtime_error("a lease was lost");
@@ -49,7 +57,7 @@ void write_to(std::ostream& out, const turn& each) {
 
 int run_turns_child(const std::string& port, int process, int seats,
                     std::chrono::microseconds hold) {
-  const client store = client::open("redis://127.0.0.1:" + port);
+  const client store = client::open(store_of(port));
   mutex warm{store, "bench/warm/" + std::to_string(process)};
   lease first = warm.acquire();
   give_back(first);
