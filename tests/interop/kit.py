@@ -10,6 +10,7 @@ import os
 import pathlib
 import select
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -44,11 +45,13 @@ def wait_until(condition, what, limit=LIMIT):
 class Server:
     """A redis-server that keeps nothing."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, port=0):
         self.socket = str(folder / "redis.sock")
+        self.port = port
         binary = folder / "redis-server"
         binary.symlink_to(SERVER_BINARY)
-        arguments = ["--port", "0", "--unixsocket", self.socket, "--save", "", "--dir", str(folder)]
+        arguments = ["--port", str(port), "--bind", "127.0.0.1", "--unixsocket", self.socket]
+        arguments += ["--save", "", "--dir", str(folder)]
         with open(folder / "redis.log", "wb") as log:
             self.process = subprocess.Popen(
                 [str(binary), *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent
@@ -66,10 +69,80 @@ class Server:
         except redis.exceptions.ConnectionError:
             return False
 
+    def sockets(self):
+        return [self.socket]
+
+    def store(self):
+        return f"redis+unix://{self.socket}"
+
+    def empty(self):
+        self.client.flushall()
+
+    def delete(self, key):
+        self.client.delete(key)
+
     def stop(self):
         self.client.close()
         self.process.kill()
         self.process.wait(LIMIT)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Nodes:
+    """Three independent servers, for redlock on both sides. Their ports are free when they are looked for; if another
+    program was faster, the server does not start, and the next port is tried."""
+
+    ATTEMPTS = 5
+
+    def __init__(self, folder):
+        self.all = []
+        try:
+            for number in range(3):
+                self.all.append(self.start(folder / str(number)))
+        except BaseException:
+            self.stop()
+            raise
+
+    def start(self, folder):
+        for attempt in range(self.ATTEMPTS):
+            own = folder / str(attempt)
+            own.mkdir(parents=True)
+            try:
+                return Server(own, free_port())
+            except AssertionError:
+                if attempt + 1 == self.ATTEMPTS:
+                    raise
+        return None
+
+    @property
+    def client(self):
+        return self.all[0].client
+
+    def sockets(self):
+        return [each.socket for each in self.all]
+
+    def store(self):
+        return "redlock://" + ",".join(f"127.0.0.1:{each.port}" for each in self.all)
+
+    def empty(self):
+        """All but who is a member, and which tokens were given out."""
+        for each in self.all:
+            for key in each.client.keys():
+                if not key.startswith(b"\x01quorum-"):
+                    each.client.delete(key)
+
+    def delete(self, key):
+        for each in self.all:
+            each.client.delete(key)
+
+    def stop(self):
+        for each in self.all:
+            each.stop()
 
 
 class RawLock:
@@ -127,7 +200,7 @@ class NodeRedlock:
         environment = dict(os.environ, NODE_PATH=os.environ["SALLYPORT_NODE_MODULES"])
         program = pathlib.Path(__file__).parent / "node_redlock.js"
         self.process = subprocess.Popen(
-            [os.environ["SALLYPORT_NODE"], str(program), server.socket, KEY],
+            [os.environ["SALLYPORT_NODE"], str(program), KEY, *server.sockets()],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=die_with_parent,
         )
 
@@ -155,13 +228,15 @@ class NodeRedlock:
 
 
 class InteropTest(unittest.TestCase):
-    """One server for the class, emptied for each test."""
+    """One server for the class, or several, emptied for each test."""
+
+    SERVER = Server
 
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="sallyport-interop-")
         cls.addClassCleanup(folder.cleanup)
-        cls.server = Server(pathlib.Path(folder.name))
+        cls.server = cls.SERVER(pathlib.Path(folder.name))
         cls.addClassCleanup(cls.server.stop)
 
     def setUp(self):
@@ -169,11 +244,11 @@ class InteropTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.redis = self.server.client
-        self.redis.flushall()
+        self.server.empty()
         self.environment = {
             name: value for name, value in os.environ.items() if not name.startswith("SALLYPORT_")
         }
-        self.environment["SALLYPORT_STORE"] = f"redis+unix://{self.server.socket}"
+        self.environment["SALLYPORT_STORE"] = self.server.store()
         self.environment["DIR"] = str(self.folder)
         self.started = []
         self.addCleanup(self.end_all)

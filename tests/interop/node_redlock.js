@@ -1,4 +1,4 @@
-// A redlock of Node on one server, told what to do line by line: {"do": "acquire", "ttl": 1000, "patience": 0} on
+// A redlock of Node on one server or on several, told what to do line by line: {"do": "acquire", "ttl": 1000, "patience": 0} on
 // standard input, {"ok": true} on standard output.
 "use strict";
 
@@ -6,15 +6,15 @@ const readline = require("node:readline");
 const Redis = require("ioredis");
 const { default: Redlock } = require("redlock");
 
-const [socket, key] = process.argv.slice(2);
-const client = new Redis(socket);
+const [key, ...sockets] = process.argv.slice(2);
+const clients = sockets.map((socket) => new Redis(socket));
 const between = 20; // ms
 let held = null;
 
 const actions = {
   async acquire({ ttl, patience }) {
     const retryCount = Math.ceil(patience / between);
-    const redlock = new Redlock([client], { retryCount, retryDelay: between, retryJitter: 0 });
+    const redlock = new Redlock(clients, { retryCount, retryDelay: between, retryJitter: 0 });
     redlock.on("error", () => {}); // each failed try; the last one is thrown
     held = await redlock.acquire([key], ttl);
   },
@@ -34,7 +34,7 @@ async function main() {
     }
     process.stdout.write(JSON.stringify(answer) + "\n");
   }
-  client.disconnect();
+  for (const client of clients) client.disconnect();
 }
 
 main();

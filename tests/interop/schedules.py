@@ -87,7 +87,7 @@ class Schedules(InteropTest):
 
     def test_our_late_release_leaves_their_lock_alone(self):
         holder = self.hold()
-        self.redis.delete(KEY)  # an operator's: we still believe that it is ours
+        self.server.delete(KEY)  # an operator's: we still believe that it is ours
         self.assertTrue(self.other.acquire(30))
         value = self.redis.get(KEY)
         holder.stdin.write("\n")
