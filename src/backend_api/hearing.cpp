@@ -184,7 +184,9 @@ void hearing::attend() {
   ear_.hear(time_point{});
   const base::mutex_lock lock(mutex_);
   heard_ = false;
-  if (std::exchange(attention_wanted_, false)) switch_attention(true);
+  // A lone caller may have silenced the attention that called us here, and gone; whoever came since
+  // found somebody hearing, and sleeps.
+  if (std::exchange(attention_wanted_, false) || blocked_ > 0) switch_attention(true);
 }
 
 }  // namespace sallyport::backend_api

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -64,6 +65,7 @@ class numbers_ear final : public ear {
       listener_ = std::this_thread::get_id();
       changed_.notify_all();
     }
+    if (while_hearing) while_hearing();
     epoll_event event{};
     // A deadline that is not now is only looked at again and again: tests move no clock.
     const int got = epoll_wait(everything.number(), &event, 1, deadline == time_point{} ? 0 : 20);
@@ -98,6 +100,7 @@ class numbers_ear final : public ear {
   base::descriptor far_end;
   std::atomic<bool> closed{false};
   std::atomic<bool> busy{false};
+  std::function<void()> while_hearing;  // set while nobody hears
 
  private:
   void take(int member) {
@@ -286,6 +289,31 @@ TEST_F(Hearing, LeavesTheRestToTheWatchdog) {
   hearing_.attend();
   follower.join();
   EXPECT_EQ(ear_.takers(), (std::map<std::thread::id, int>{{std::this_thread::get_id(), 1}}));
+}
+
+// A watchdog that was called, and comes when a lone caller has silenced the attention and gone.
+TEST_F(Hearing, CallsTheWatchdogAgainForWhoCameWhileItHeardTooLate) {
+  say(7);
+  hearing_.attend();  // the watchdog runs
+  silence();
+  drive_ticket ticket;
+  ear_.expect(1, ticket);
+  std::jthread sleeper;
+  ear_.while_hearing = [&] {
+    sleeper = std::jthread([&] { hearing_.drive(ticket, never); });
+    while (hearing_.blocked() == 0) std::this_thread::yield();
+  };
+  hearing_.attend();
+  ear_.while_hearing = nullptr;
+
+  say(1);
+  const bool called = attention(patience_ms / 10);
+  EXPECT_TRUE(called);
+  if (called) {
+    hearing_.attend();
+  } else {
+    ticket.finish();
+  }
 }
 
 TEST_F(Hearing, HoldsTheDeadlineOfWhoHears) {
