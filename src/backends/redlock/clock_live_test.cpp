@@ -62,8 +62,8 @@ class guarded {
 };
 
 TEST_P(ClockStep, OfOneNodeBreaksNothing) {
-  mutex held_lock{open(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
-  mutex wanted_lock{open(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
+  mutex held_lock{open_to_all(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
+  mutex wanted_lock{open_to_all(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
   guarded resource;
   auto held = held_lock.acquire();
   ASSERT_TRUE(all_vote("door"));
@@ -84,8 +84,8 @@ TEST_P(ClockStep, OfOneNodeBreaksNothing) {
 }
 
 TEST_P(ClockStep, OfAMajorityMayLetTwoInButTheGateRefusesTheLateOne) {
-  mutex held_lock{open(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
-  mutex wanted_lock{open(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
+  mutex held_lock{open_to_all(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
+  mutex wanted_lock{open_to_all(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
   guarded resource;
   auto held = held_lock.acquire();
   ASSERT_TRUE(all_vote("door"));
@@ -114,7 +114,7 @@ TEST_P(ClockStep, OfOneNodeOfABareMajorityMayLetTwoInButTheGateRefusesTheLateOne
   network wires(nodes_);
   wires[2].refuse_connections();
   mutex held_lock{open(wires.address("?store=" + store_name)), "door", lasting(30s)};
-  mutex wanted_lock{open(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
+  mutex wanted_lock{open_to_all(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
   guarded resource;
   auto held = held_lock.acquire();
   ASSERT_FALSE(votes(nodes_, 2, "door"));
@@ -137,8 +137,9 @@ TEST_P(ClockStep, OfOneNodeOfABareMajorityMayLetTwoInButTheGateRefusesTheLateOne
 TEST_P(ClockStep, LetsWaitersGoOn) {
   for (const std::size_t count : {1U, 2U}) {
     const std::string name = "door-" + std::to_string(count);
-    mutex held_lock{open(nodes_.address() + "?store=" + store_name), lock_name(name), lasting(30s)};
-    mutex wanted_lock{open(nodes_.address() + "?store=" + store_name), lock_name(name),
+    mutex held_lock{open_to_all(nodes_.address() + "?store=" + store_name), lock_name(name),
+                    lasting(30s)};
+    mutex wanted_lock{open_to_all(nodes_.address() + "?store=" + store_name), lock_name(name),
                       lasting(30s)};
     auto held = held_lock.acquire();
     waiter next(wanted_lock);
@@ -154,8 +155,8 @@ TEST_P(ClockStep, LetsWaitersGoOn) {
 }
 
 TEST_P(ClockStep, OfAnyNodesInAnyOrderKeepsTokensInOrder) {
-  mutex one{open(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
-  mutex two{open(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
+  mutex one{open_to_all(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
+  mutex two{open_to_all(nodes_.address() + "?store=" + store_name), "door", lasting(30s)};
   base::random dice(3);
   std::uint64_t last = 0;
   for (int turn = 0; turn < 30; ++turn) {
@@ -172,7 +173,7 @@ TEST_P(ClockStep, LeavesALockThatCanBeBroken) {
   contract::holder_process dead{nodes_.address(), "door", {"--lease-ms", "1000"}};
   ASSERT_EQ(dead.ask("acquire").substr(0, 8), "acquired");
   ASSERT_TRUE(all_vote("door"));
-  const auto store = open(nodes_.address() + "?store=" + store_name);
+  const auto store = open_to_all(nodes_.address() + "?store=" + store_name);
   mutex lock{store, "door", lasting(30s)};
 
   // With its clock an hour behind, a node keeps the dead one's vote for an hour more.

@@ -62,8 +62,8 @@ struct scene {
     const std::string options = "?prefix=" + prefix;
     auto watched = quick();
     watched.watcher = watcher;
-    hurt.emplace(open(wires.address(options), watched));
-    healthy.emplace(open(nodes.address() + options));
+    hurt.emplace(open_to_all(wires.address(options), watched));
+    healthy.emplace(open_to_all(nodes.address() + options));
   }
 
   void begin_trouble(std::size_t nodes) {
@@ -290,8 +290,8 @@ TEST(Minority, ThatStandsStillIsNotWaitedFor) {
 TEST(Minority, ThatBeginsToStandStillIsNotWaitedFor) {
   redis_quorum nodes(5);
   nodes.initialise();
-  mutex lock{open(nodes.address()), "door", lasting(60s)};
-  mutex other{open(nodes.address()), "door", lasting(60s)};
+  mutex lock{open_to_all(nodes.address()), "door", lasting(60s)};
+  mutex other{open_to_all(nodes.address()), "door", lasting(60s)};
   auto held = lock.acquire();
   waiter next(other);
   ASSERT_TRUE(waiters_become(nodes, "door", 1));

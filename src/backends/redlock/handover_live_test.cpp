@@ -31,6 +31,11 @@ bool listeners_become(const redis_quorum& nodes, std::size_t count) {
   });
 }
 
+/// The connection for notices is the last that a client makes.
+void silence_notices(fault_proxy& wire) {
+  wire.set(wire.counts().connections.size(), flow::to_client, fault::silence());
+}
+
 // ---- many waiters ----------------------------------------------------------------------------------
 
 class HandOver : public testing::TestWithParam<int> {};
@@ -41,10 +46,10 @@ TEST_P(HandOver, GoesFromWaiterToWaiterWithoutAStorm) {
   // Nobody asks by itself while the test runs: each entry is owed to a hand-over alone.
   auto patient = quick();
   patient.heartbeat = 15s;
-  mutex held_lock{open(nodes.address(), patient), "door", lasting(60s)};
+  mutex held_lock{open_to_all(nodes.address(), patient), "door", lasting(60s)};
   auto held = held_lock.acquire();
   std::vector<client> clients;
-  for (int i = 0; i < 4; ++i) clients.push_back(open(nodes.address(), patient));
+  for (int i = 0; i < 4; ++i) clients.push_back(open_to_all(nodes.address(), patient));
   std::atomic<int> inside{0};
   std::atomic<int> entered{0};
   std::atomic<std::uint64_t> last{held.token().value()};
@@ -92,7 +97,7 @@ TEST(HandOverInTurns, ToWaitersThatComeAgainAndAgainGoesOn) {
   std::vector<background<int>> clients;
   for (int i = 0; i < 6; ++i) {
     clients.emplace_back([&] {
-      mutex lock{open(nodes.address()), "door", lasting(60s)};
+      mutex lock{open_to_all(nodes.address()), "door", lasting(60s)};
       int turns = 0;
       for (; turns < 40; ++turns) {
         auto held = lock.try_acquire_for(patience);
@@ -115,13 +120,13 @@ TEST(HandOverInTurns, ToWaitersThatComeAgainAndAgainGoesOn) {
 TEST(KilledWaiter, AtTheHeadIsPassedOverAtOnce) {
   redis_quorum nodes(3);
   nodes.initialise();
-  mutex held_lock{open(nodes.address()), "door", lasting(60s)};
+  mutex held_lock{open_to_all(nodes.address()), "door", lasting(60s)};
   auto held = held_lock.try_acquire();
   ASSERT_TRUE(held);
   holder_process dead{nodes.address(), "door"};
   ASSERT_TRUE(dead.send("acquire"));
   ASSERT_TRUE(waiters_become(nodes, "door", 1));
-  mutex wanted_lock{open(nodes.address()), "door", lasting(60s)};
+  mutex wanted_lock{open_to_all(nodes.address()), "door", lasting(60s)};
   waiter second(wanted_lock);
   ASSERT_TRUE(waiters_become(nodes, "door", 2));
 
@@ -141,12 +146,12 @@ TEST(KilledWaiter, AtTheHeadIsPassedOverAtOnce) {
 TEST(StoppedWaiter, AtTheHeadDelaysByItsClaimWindowAtMost) {
   redis_quorum nodes(3);
   nodes.initialise();
-  mutex held_lock{open(nodes.address()), "door", lasting(60s)};
+  mutex held_lock{open_to_all(nodes.address()), "door", lasting(60s)};
   auto held = held_lock.acquire();
   holder_process stopped{nodes.address(), "door", {"--lease-ms", "900"}};
   ASSERT_TRUE(stopped.send("acquire"));
   ASSERT_TRUE(waiters_become(nodes, "door", 1));
-  mutex wanted_lock{open(nodes.address()), "door", lasting(60s)};
+  mutex wanted_lock{open_to_all(nodes.address()), "door", lasting(60s)};
   waiter second(wanted_lock);
   ASSERT_TRUE(waiters_become(nodes, "door", 2));
 
@@ -169,16 +174,13 @@ TEST(DeafWaiter, FindsWhatWasHandedOverAtItsHeartbeat) {
   redis_quorum nodes(3);
   nodes.initialise();
   network wires(nodes);
-  mutex held_lock{open(nodes.address()), "door", lasting(60s)};
-  mutex wanted_lock{open(wires.address()), "door", lasting(60s)};
+  mutex held_lock{open_to_all(nodes.address()), "door", lasting(60s)};
+  mutex wanted_lock{open_to_all(wires.address()), "door", lasting(60s)};
   auto held = held_lock.acquire();
   waiter next(wanted_lock);
   ASSERT_TRUE(waiters_become(nodes, "door", 1));
   ASSERT_TRUE(listeners_become(nodes, 1));
-  for (std::size_t i = 0; i < wires.size(); ++i) {
-    ASSERT_EQ(wires[i].counts().connections.size(), 2U);
-    wires[i].set(2, flow::to_client, fault::silence());  // the one for notices
-  }
+  for (std::size_t i = 0; i < wires.size(); ++i) silence_notices(wires[i]);
 
   held.release();
   const auto released = lease_clock::now();
@@ -197,15 +199,13 @@ TEST(DeafWaiter, WhoseNoticesOfAMinorityAreLostEntersAtOnce) {
   network wires(nodes);
   auto patient = quick();
   patient.heartbeat = 15s;
-  mutex held_lock{open(nodes.address()), "door", lasting(60s)};
-  mutex wanted_lock{open(wires.address(), patient), "door", lasting(60s)};
+  mutex held_lock{open_to_all(nodes.address()), "door", lasting(60s)};
+  mutex wanted_lock{open_to_all(wires.address(), patient), "door", lasting(60s)};
   auto held = held_lock.acquire();
   waiter next(wanted_lock);
   ASSERT_TRUE(waiters_become(nodes, "door", 1));
   ASSERT_TRUE(listeners_become(nodes, 1));
-  for (const std::size_t node : {1U, 4U}) {
-    wires[node].set(2, flow::to_client, fault::silence());
-  }
+  for (const std::size_t node : {1U, 4U}) silence_notices(wires[node]);
 
   held.release();
   const auto released = lease_clock::now();
@@ -237,7 +237,7 @@ TEST_P(HalfARelease, LetsTheNextOneIn) {
     }
     return true;
   }));
-  mutex wanted_lock{open(nodes.address()), "door", lasting(60s)};
+  mutex wanted_lock{open_to_all(nodes.address()), "door", lasting(60s)};
   waiter next(wanted_lock);
   ASSERT_TRUE(waiters_become(nodes, "door", 1));
   ASSERT_TRUE(listeners_become(nodes, 1));
@@ -279,7 +279,7 @@ TEST(HandOverInTurns, SurvivesNodesThatComeAndGo) {
   std::atomic<std::uint64_t> last{0};
   // They stay open until everything was given back: a client that closes waits for a second only.
   std::vector<client> stores;
-  for (int i = 0; i < 4; ++i) stores.push_back(open(nodes.address()));
+  for (int i = 0; i < 4; ++i) stores.push_back(open_to_all(nodes.address()));
   std::vector<background<int>> clients;
   for (const client& each : stores) {
     clients.emplace_back([&] {

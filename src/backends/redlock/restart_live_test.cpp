@@ -51,24 +51,17 @@ bool is_marked(const redis_quorum& nodes, std::size_t node) {
 }
 
 /// What a client that is opened now complains of.
-std::string complaints(const redis_quorum& nodes) {
-  const auto store = open(nodes.address());
-  std::string all;
-  for (const std::string& each : store.capabilities().caveats) {
-    if (each.starts_with("When the client was opened: ")) all += each + '\n';
-  }
-  return all;
-}
+std::string complaints(const redis_quorum& nodes) { return complaints_of(open(nodes.address())); }
 
 // ---- everything is kept ----------------------------------------------------------------------------
 
 TEST(DurableNode, KeepsItsVotesAndVotesAgainAtOnce) {
   redis_quorum nodes(3, durable);
   nodes.initialise();
-  const auto store = open(nodes.address());
+  const auto store = open_to_all(nodes.address());
   EXPECT_TRUE(store.capabilities().survives_store_restart);
   mutex lock{store, "door", lasting(60s)};
-  mutex other{open(nodes.address()), "door", lasting(60s)};
+  mutex other{open_to_all(nodes.address()), "door", lasting(60s)};
   auto held = lock.acquire();
   ASSERT_TRUE(eventually([&] { return votes(nodes, 0, "door") && votes(nodes, 1, "door"); }));
 
@@ -112,15 +105,15 @@ TEST(DurableNode, IsMarkedAnewByACrowdOfClients) {
       EXPECT_TRUE(eventually([&] { return is_marked(nodes, node); }));
     }
   }
-  EXPECT_EQ(complaints(nodes), "");
+  EXPECT_TRUE(eventually([&] { return complaints(nodes).empty(); })) << complaints(nodes);
   EXPECT_TRUE(nothing_is_left(nodes));
 }
 
 TEST(DurableNodes, ThatAllRestartAtOnceGoOnWhereTheyWere) {
   redis_quorum nodes(3, durable);
   nodes.initialise();
-  mutex lock{open(nodes.address()), "door", lasting(60s)};
-  mutex other{open(nodes.address()), "door", lasting(60s)};
+  mutex lock{open_to_all(nodes.address()), "door", lasting(60s)};
+  mutex other{open_to_all(nodes.address()), "door", lasting(60s)};
   auto held = lock.acquire();
 
   for (std::size_t node = 0; node < nodes.size(); ++node) nodes[node].kill();
@@ -131,7 +124,8 @@ TEST(DurableNodes, ThatAllRestartAtOnceGoOnWhereTheyWere) {
   waiter next(other);
   ASSERT_TRUE(waiters_become(nodes, "door", 1));
   EXPECT_FALSE(next.done());
-  EXPECT_EQ(held.release(), release_result::released);
+  // Its client may not have reached them again, and then says so.
+  EXPECT_NE(held.release(), release_result::already_lost);
   auto got = next.get();
   ASSERT_TRUE(got);
   EXPECT_GT(got->token(), held.token());
@@ -147,9 +141,15 @@ void expect_quarantine(redis_quorum& nodes, std::size_t node, token_book& book) 
   nodes[node].start();
   take_turns(lock, book, 1);
 
-  const std::string told = complaints(nodes);
-  EXPECT_NE(told.find(std::to_string(nodes[node].port())), std::string::npos) << told;
-  EXPECT_NE(told.find("has lost its data"), std::string::npos) << told;
+  std::string told;
+  EXPECT_TRUE(eventually(
+      [&] {
+        told = complaints(nodes);
+        return told.find(std::to_string(nodes[node].port()) + " has lost its data") !=
+               std::string::npos;
+      },
+      short_lease))
+      << told;
   std::uint64_t before = 0;  // the largest token from when it certainly did not vote
   while (!is_marked(nodes, node)) {
     ASSERT_LT(lease_clock::now() - forgot, patience) << "it was never taken in again";
@@ -166,13 +166,13 @@ void expect_quarantine(redis_quorum& nodes, std::size_t node, token_book& book) 
   EXPECT_GE(lease_clock::now() - forgot, short_lease);
   EXPECT_GT(before, 0U);
   EXPECT_GE(counter_of(nodes, node), before);
-  EXPECT_EQ(complaints(nodes), "");
+  EXPECT_TRUE(eventually([&] { return complaints(nodes).empty(); })) << complaints(nodes);
 }
 
 TEST(ForgetfulNode, IsQuietForTheLongestLeaseAndThenAheadOfAllTokens) {
   redis_quorum nodes(3);
   nodes.initialise({}, short_lease);
-  const auto store = open(nodes.address());
+  const auto store = open_to_all(nodes.address());
   EXPECT_FALSE(store.capabilities().survives_store_restart);
   EXPECT_EQ(store.capabilities().max_lease, short_lease);
   mutex lock{store, "door", lasting(short_lease)};
@@ -191,7 +191,7 @@ TEST(ForgetfulNode, IsQuietForTheLongestLeaseAndThenAheadOfAllTokens) {
 TEST(ForgetfulNode, WithAnOldSnapshotIsQuietAsWell) {
   redis_quorum nodes(3);
   nodes.initialise({}, short_lease);
-  mutex lock{open(nodes.address()), "door", lasting(short_lease)};
+  mutex lock{open_to_all(nodes.address()), "door", lasting(short_lease)};
   token_book book;
   take_turns(lock, book, 3);
   nodes[0].command({"SAVE"});
@@ -213,8 +213,8 @@ TEST(ForgetfulNode, WithAnOldSnapshotIsQuietAsWell) {
 TEST(ForgetfulNode, IsAskedForItsVoteAgainByWhoHoldsTheLock) {
   redis_quorum nodes(3);
   nodes.initialise({}, short_lease);
-  mutex lock{open(nodes.address()), "door", lasting(short_lease)};
-  mutex other{open(nodes.address()), "door", lasting(short_lease)};
+  mutex lock{open_to_all(nodes.address()), "door", lasting(short_lease)};
+  mutex other{open_to_all(nodes.address()), "door", lasting(short_lease)};
   auto held = lock.acquire();
 
   kill_and_start(nodes, 2);
@@ -234,11 +234,13 @@ TEST(ForgetfulNodes, OneAfterTheOtherRepeatNoTokenAndLetNoTwoIn) {
   std::atomic<bool> enough{false};
   std::atomic<int> inside{0};
   std::atomic<std::uint64_t> last{0};
-  std::vector<background<int>> clients;
   // Several, so that each node is taken in by all of them at the same time.
-  for (int i = 0; i < 3; ++i) {
+  std::vector<client> stores;
+  for (int i = 0; i < 3; ++i) stores.push_back(open_to_all(nodes.address()));
+  std::vector<background<int>> clients;
+  for (const client& each : stores) {
     clients.emplace_back([&] {
-      mutex lock{open(nodes.address()), "door", lasting(short_lease)};
+      mutex lock{each, "door", lasting(short_lease)};
       int turns = 0;
       while (!enough.load()) {
         auto held = lock.try_acquire_for(patience);
@@ -267,7 +269,7 @@ TEST(ForgetfulNodes, OneAfterTheOtherRepeatNoTokenAndLetNoTwoIn) {
 TEST(ForgetfulMajority, IsRefusedUntilSomebodySaysThatTheNodesAreNew) {
   redis_quorum nodes(3);
   nodes.initialise({}, short_lease);
-  mutex lock{open(nodes.address()), "door", lasting(short_lease)};
+  mutex lock{open_to_all(nodes.address()), "door", lasting(short_lease)};
   token_book book;
   take_turns(lock, book, 3);
 
@@ -291,7 +293,7 @@ TEST(ForgetfulMajority, IsRefusedUntilSomebodySaysThatTheNodesAreNew) {
 TEST(FlushedNode, IsNoticedByItsMissingMarkAndKeptQuiet) {
   redis_quorum nodes(3);
   nodes.initialise({}, short_lease);
-  mutex lock{open(nodes.address()), "door", lasting(short_lease)};
+  mutex lock{open_to_all(nodes.address()), "door", lasting(short_lease)};
   token_book book;
   take_turns(lock, book, 3);
 
@@ -328,7 +330,22 @@ TEST(ListOfNodes, ThatIsShorterThanTheSetIsRefused) {
   EXPECT_NE(error.text.find("list of nodes"), std::string::npos) << error.text;
 }
 
-TEST(ListOfNodes, WithNodesOfAnotherSetIsRefusedOrTheyDoNotVote) {
+TEST(ListOfNodes, ThatIsLongerThanTheSetIsRefused) {
+  redis_quorum nodes(3);
+  nodes.initialise();
+  redis_quorum more(2);
+
+  const told error = error_of([&] {
+    auto ports = ports_of(nodes, {0, 1, 2});
+    for (const std::uint16_t each : ports_of(more, {0, 1})) ports.push_back(each);
+    open(address_at(ports));
+  });
+
+  EXPECT_EQ(error.code, errc::store_refused) << error.text;
+  EXPECT_NE(error.text.find("list of nodes"), std::string::npos) << error.text;
+}
+
+TEST(ListOfNodes, WithNodesOfAnotherSetDoesNotLetThemVote) {
   redis_quorum nodes(3);
   nodes.initialise();
   redis_quorum others(3);
@@ -338,21 +355,27 @@ TEST(ListOfNodes, WithNodesOfAnotherSetIsRefusedOrTheyDoNotVote) {
         {"SET", "\1quorum-member", "sp2 fedcba9876543210fedcba9876543210 3 60000 " + run_id});
   }
   const std::string one_stranger = address_at({nodes[0].port(), nodes[1].port(), others[2].port()});
-  const std::string all_mixed = address_at({nodes[0].port(), others[1].port()});
+  const std::string two_strangers =
+      address_at({nodes[0].port(), others[1].port(), others[2].port()});
 
-  const auto store = open(one_stranger);
-  const auto& caveats = store.capabilities().caveats;
-  EXPECT_TRUE(std::any_of(caveats.begin(), caveats.end(), [](const std::string& each) {
-    return each.find("belongs to another set of nodes") != std::string::npos;
+  EXPECT_TRUE(eventually([&] {
+    return complaints_of(open(one_stranger)).find("belongs to another set") != std::string::npos;
   }));
-  mutex lock{store, "door", lasting()};
+  mutex lock{open(one_stranger), "door", lasting()};
   auto held = lock.try_acquire();
   ASSERT_TRUE(held);
   EXPECT_FALSE(votes(others, 2, "door"));
   held.reset();
   nodes[1].kill();
-  EXPECT_NE(error_of([&] { static_cast<void>(lock.try_acquire()); }).code, std::error_code{});
-  EXPECT_EQ(error_of([&] { open(all_mixed); }).code.value() != 0, true);
+  EXPECT_TRUE(error_of([&] { static_cast<void>(lock.try_acquire()); }).code);
+  // Then those are the majority, and the node of ours is the stranger.
+  mutex elsewhere{open(two_strangers), "door", lasting()};
+  held = elsewhere.try_acquire();
+  ASSERT_TRUE(held);
+  EXPECT_FALSE(votes(nodes, 0, "door"));
+  held.reset();
+  others[1].kill();
+  EXPECT_TRUE(error_of([&] { static_cast<void>(elsewhere.try_acquire()); }).code);
 }
 
 TEST(ListOfNodes, WithOneNodeTwiceCountsItOnce) {
@@ -406,7 +429,7 @@ TEST(Initialising, DoesNothingToNodesThatHaveAMark) {
   redis_quorum nodes(3);
   nodes.initialise();
   const std::string before = mark_of(nodes, 0);
-  mutex lock{open(nodes.address()), "door", lasting()};
+  mutex lock{open_to_all(nodes.address()), "door", lasting()};
   auto held = lock.acquire();
 
   mutex other{open(nodes.address() + "?initialise=yes"), "door", lasting()};

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,27 @@ using redis_live::waiter;
 
 inline client open(const std::string& address, client_options options = quick()) {
   return client::open(address, std::move(options));
+}
+
+/// What a client found wrong with its nodes when it was opened.
+inline std::string complaints_of(const client& store) {
+  std::string all;
+  for (const std::string& each : store.capabilities().caveats) {
+    if (each.starts_with("When the client was opened: ")) all += each + '\n';
+  }
+  return all;
+}
+
+/// A client for which all nodes vote from the first bid on: a majority is enough to open one, and on
+/// a busy machine the others may come later.
+inline client open_to_all(const std::string& address, const client_options& options = quick()) {
+  std::optional<client> store;
+  const bool complete = eventually([&] {
+    store.emplace(open(address, options));
+    return complaints_of(*store).empty();
+  });
+  EXPECT_TRUE(complete) << complaints_of(*store);
+  return *store;
 }
 
 inline std::string address_at(const std::vector<std::uint16_t>& ports,
