@@ -270,7 +270,7 @@ void quorum::claim(contender& who, const std::string& nonce, time_point now, quo
   who.renewing = false;
   who.votes.emplace(size(), asked, true);
   who.asked = 0;
-  who.ask_the_rest_at = now + notices_apart;
+  who.ask_the_rest_at = std::min(now + notices_apart, step_by(who, now));
   claiming_.insert(who.holder);
   ask_for_claim(who, who.offers[nonce], now, out);
 }
