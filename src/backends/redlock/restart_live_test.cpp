@@ -13,7 +13,7 @@ namespace {
 
 using kit::redis_persistence;
 
-constexpr kit::redis_options durable{.persistence = redis_persistence::append_always};
+const kit::redis_options durable{.persistence = redis_persistence::append_always};
 /// So long a node that has lost its data must not vote, with this longest lease.
 constexpr auto short_lease = 1000ms;
 
