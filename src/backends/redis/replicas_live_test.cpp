@@ -50,7 +50,8 @@ std::unique_ptr<redis_server> Replicas::master_;
 std::unique_ptr<redis_server> Replicas::replica_;
 
 TEST_F(Replicas, HaveTheGrantBeforeItCounts) {
-  const client store = open_as(address(1), "holder");
+  // How long the replica takes is not asked here.
+  const client store = open_as(address(1), "holder", {.request_timeout = 10s});
   mutex door{store, "kept", through_the_store()};
 
   for (int i = 0; i < 20; ++i) {

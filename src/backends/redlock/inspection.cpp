@@ -131,8 +131,9 @@ struct common_view {
       if (!each) continue;
       for (const ticket& one : each->tickets) ++waiters[one];
     }
+    // Only who stands in line on a majority has a release's votes handed over to it.
     for (const auto& [one, seen] : waiters) {
-      if (seen >= enough(majority)) all.waiters.push_back(one.info);
+      if (seen >= majority) all.waiters.push_back(one.info);
     }
     if (all.holders.empty() && all.waiters.empty() && all.closed_for.count() == 0) {
       return std::nullopt;
@@ -152,7 +153,7 @@ common_view view_of(const std::vector<std::optional<reply>>& said, const std::st
 
 }  // namespace
 
-/// The same question to every node that is reachable, until each has answered or can't.
+/// The same question to several nodes, until each has answered or can't.
 class session::poll final {
  public:
   poll(std::size_t nodes, std::size_t asked,
@@ -198,11 +199,10 @@ void session::ask_all(const std::function<redis::wire_command(node_number)>& com
   node_set asked = 0;
   {
     const base::mutex_lock lock(mutex_);
-    asked = machine_.nodes().reachable();
-  }
-  if (asked == 0) {
-    done(std::vector<std::optional<reply>>(members_.size()));
-    return;
+    const membership& nodes = machine_.nodes();
+    asked = nodes.reachable();
+    // Perhaps some are just coming back: they are waited for.
+    if (count(asked) < nodes.majority()) asked = (1U << nodes.size()) - 1;
   }
   const auto whole = std::make_shared<poll>(members_.size(), count(asked), std::move(done));
   const time_point by = lease_clock::now() + housekeeping_patience;

@@ -108,12 +108,16 @@ void member::message(std::string_view /*channel*/, std::string_view payload) {
   if (const auto told = listener_.lock()) told->member_said(number_, payload);
 }
 
-void member::lost(const base::failure& /*why*/) {}
+void member::lost(const base::failure& /*why*/) {
+  if (const auto told = listener_.lock()) told->member_deaf(number_);
+}
 
 void member::refused(std::string_view /*channel*/, std::string_view servers_words) {
   base::log(base::log_level::warning, "redlock: a node does not let us listen (" +
                                           std::string(servers_words) +
                                           "); waiters live on their heartbeats");
+  // Nobody is to wait for it.
+  if (const auto told = listener_.lock()) told->member_heard(number_);
 }
 
 }  // namespace sallyport::backends::redlock

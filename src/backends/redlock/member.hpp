@@ -28,8 +28,10 @@ class member_listener {
   virtual void member_up(node_number which, const node_facts& facts) = 0;
   virtual void member_down(node_number which, const base::failure& why) = 0;
   virtual void member_said(node_number which, std::string_view message) = 0;
-  /// Messages come from now on, again or for the first time.
+  /// Messages come from now on, again or for the first time; or never will.
   virtual void member_heard(node_number which) = 0;
+  /// They are missed.
+  virtual void member_deaf(node_number which) = 0;
 };
 
 /// One node of a quorum: the connection for commands and, once anybody waits, the one for notices.

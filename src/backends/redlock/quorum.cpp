@@ -40,6 +40,8 @@ constexpr duration split_pause = 10ms;
 /// While the holder is somebody who does not know of the line, the first in it asks this often.
 constexpr duration shortest_poll = 50ms;
 constexpr duration longest_poll = 250ms;
+/// What a new waiter is told that would not be heard yet.
+constexpr duration until_heard = 50ms;
 
 duration part_of(duration span, double part) {
   return duration{static_cast<duration::rep>(static_cast<double>(span.count()) * part)};
@@ -53,7 +55,8 @@ quorum::quorum(settings how, const speech& words)
       members_(std::move(how.nodes)),
       random_(how.seed),
       debts_(members_.size()),
-      next_payment_(members_.size(), time_point::max()) {}
+      next_payment_(members_.size(), time_point::max()),
+      hearing_patience_(how.hearing_patience) {}
 
 contender* quorum::find(const holder_id& who) {
   const auto found = contenders_.find(who);
@@ -478,6 +481,15 @@ void quorum::heal_answered(contender& who, const errand& why, const base::result
 
 // ---- waiting -------------------------------------------------------------------------------------
 
+bool quorum::would_be_heard(time_point now) const {
+  if (hearing_patience_ == duration::zero()) return true;
+  return (members_.voters() & ~heard_) == 0 || now - *listening_ >= hearing_patience_;
+}
+
+void quorum::node_heard(node_number node, bool is_heard) noexcept {
+  heard_ = is_heard ? heard_ | only(node) : heard_ & ~only(node);
+}
+
 void quorum::enroll(contender& who, time_point now, quorum_actions& out) {
   const node_set asked = members_.voters();
   if (count(asked) < majority()) {
@@ -485,6 +497,12 @@ void quorum::enroll(contender& who, time_point now, quorum_actions& out) {
     return;
   }
   out.listen = true;
+  if (!listening_) listening_ = now;
+  if (!would_be_heard(now)) {
+    // It asks again when it would be, which the engine is told then.
+    answer_waiting(who, until_heard, out);
+    return;
+  }
   who.woken = false;
   who.is = phase::enrolling;
   who.enrolled = true;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -93,6 +94,9 @@ class quorum {
     membership::settings nodes;
     std::function<backend_api::holder_id()> fresh_id;
     std::uint64_t seed = 0;  ///< for jitter
+    /// Nobody stands in a line before the nodes' notices are heard, or this long has passed: who is
+    /// not heard loses its place. Zero: hears from the beginning.
+    duration hearing_patience{};
   };
 
   quorum(settings how, const speech& words);
@@ -111,6 +115,8 @@ class quorum {
   void heard(node_number node, std::string_view message, time_point now, quorum_actions& out);
   void node_up(node_number node, node_facts facts, time_point now, quorum_actions& out);
   void node_down(node_number node, base::failure why, time_point now, quorum_actions& out);
+  /// Whether this node's notices come.
+  void node_heard(node_number node, bool is_heard) noexcept;
   void on_timer(time_point now, quorum_actions& out);
   [[nodiscard]] time_point wake_at() const;
 
@@ -161,6 +167,7 @@ class quorum {
   void enqueue_answered(contender& who, const errand& why, base::result<vote> said, time_point now,
                         quorum_actions& out);
   void enrolled(contender& who, time_point now, quorum_actions& out);
+  [[nodiscard]] bool would_be_heard(time_point now) const;
   [[nodiscard]] duration ask_again_after(const contender& who);
   void leave_answered(contender& who, const errand& why, base::result<bool> said, time_point now,
                       quorum_actions& out);
@@ -186,7 +193,7 @@ class quorum {
   void follow(const membership::actions& todo, time_point now, quorum_actions& out);
   void membership_answered(const errand& why, const base::result<reply>& said, time_point now,
                            quorum_actions& out);
-  void tell_of_new_voters(node_set before, quorum_actions& out) const;
+  void welcome_new_voters(node_set before, time_point now, quorum_actions& out);
   void mark_differs(node_number node, const vote& said, time_point now, quorum_actions& out);
   [[nodiscard]] base::failure too_few(const contender& who, time_point now) const;
   /// Why no node need be asked.
@@ -209,6 +216,9 @@ class quorum {
   std::vector<time_point> next_payment_;                 // likewise; never later than any debt's
   std::unordered_set<backend_api::holder_id> claiming_;  // may have to ask the rest of the nodes
   std::uint64_t last_round_ = 0;
+  const duration hearing_patience_;
+  node_set heard_ = 0;                   // whose notices come
+  std::optional<time_point> listening_;  // since when somebody wants to hear
 };
 
 }  // namespace sallyport::backends::redlock

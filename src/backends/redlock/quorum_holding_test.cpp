@@ -38,6 +38,19 @@ TEST_F(QuorumTest, ARenewalCountsFromItsOwnBeginning) {
   EXPECT_EQ(told(), "acquire granted 10-10 2900ms");
 }
 
+TEST_F(QuorumTest, TakesTheVoteOfANodeThatComesLater) {
+  make(3);
+  down(2);
+  acquire(me);
+  answer_all(kind::bid, 3, yes(10));
+  ASSERT_THAT(told(), HasSubstr("acquire granted"));
+
+  up(2);
+
+  EXPECT_EQ(asked(kind::heal), only(2));
+  EXPECT_EQ(told(), "reconnected now");
+}
+
 TEST_F(QuorumTest, HealsTheOtherNodesUnderIdsOfTheirOwnWithoutCountingThem) {
   make(5);
   hold(me, 7);

@@ -238,13 +238,17 @@ void quorum::membership_answered(const errand& why, const base::result<reply>& s
     if (said && said->is_text()) value = redis::words(said->text).number<std::uint64_t>();
     follow(members_.counter_read(why.node, why.round, value, now), now, out);
   }
-  tell_of_new_voters(before, out);
+  welcome_new_voters(before, now, out);
 }
 
-void quorum::tell_of_new_voters(node_set before, quorum_actions& out) const {
+void quorum::welcome_new_voters(node_set before, time_point now, quorum_actions& out) {
+  if ((members_.voters() & ~before) == 0) return;
+  // Holders take its vote, so that a bare majority does not stay one for long.
+  for (auto& [holder, who] : contenders_) {
+    if (who.is == phase::held && !who.renewing && now < who.good_until) heal(who, now, out);
+  }
   // Waiters stand in line there, too, as soon as they ask again.
-  const bool more = (members_.voters() & ~before) != 0;
-  if (more && count(members_.voters()) >= majority()) out.all.emplace_back(reconnected_told{});
+  if (count(members_.voters()) >= majority()) out.all.emplace_back(reconnected_told{});
 }
 
 void quorum::mark_differs(node_number node, const vote& said, time_point now, quorum_actions& out) {
@@ -259,7 +263,7 @@ void quorum::node_up(node_number node, node_facts facts, time_point now, quorum_
     next_payment_[node] = now;
     pay(node, now, out);
   }
-  tell_of_new_voters(before, out);
+  welcome_new_voters(before, now, out);
 }
 
 void quorum::node_down(node_number node, base::failure why, time_point now, quorum_actions& out) {

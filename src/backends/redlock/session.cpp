@@ -27,6 +27,8 @@ using namespace std::chrono_literals;
 /// How long open() waits for a majority, and for all nodes when they are to be initialised.
 constexpr duration opening_patience = 2s;
 constexpr duration initialising_patience = 5s;
+/// How long waiters wait for the channels to open before they stand in line without.
+constexpr duration hearing_patience = 2s;
 /// And for the others, once there is a majority.
 constexpr duration stragglers_patience = 50ms;
 
@@ -109,7 +111,8 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
                 .max_lease = where->max_lease,
                 .fresh_store = std::string(redis::view(redis::hex_of(id_from_kernel())))},
       .fresh_id = &id_from_kernel,
-      .seed = base::kernel_seed()};
+      .seed = base::kernel_seed(),
+      .hearing_patience = hearing_patience};
   for (const net::endpoint& each : where->servers) machine.nodes.names.push_back(each.describe());
   auto made =
       std::make_shared<session>(std::move(*where), request.listener, std::move(*engine),
@@ -383,7 +386,6 @@ void session::member_down(node_number which, const base::failure& why) {
   {
     const base::mutex_lock lock(mutex_);
     tried_ |= only(which);
-    heard_ &= ~only(which);
   }
   step([&](quorum& machine, time_point now, quorum_actions& out) {
     machine.node_down(which, why, now, out);
@@ -401,17 +403,21 @@ void session::member_said(node_number which, std::string_view message) {
 void session::member_heard(node_number which) {
   const delivery_gate::pass pass(gate_);
   if (!pass.open()) return;
-  bool worth_telling = false;
+  bool all = false;
   {
     const base::mutex_lock lock(mutex_);
-    const unsigned before = count(heard_);
+    machine_.node_heard(which, true);
     heard_ |= only(which);
-    const unsigned after = count(heard_);
-    const membership& nodes = machine_.nodes();
-    worth_telling = after != before && (after == nodes.majority() || after == nodes.size());
+    all = (machine_.nodes().voters() & ~heard_) == 0;
   }
-  // Whoever stood in line without being heard lost its place there: it asks again.
-  if (worth_telling) listener_.reconnected();
+  // Whoever waited for it stands in line now, and whoever stood there unheard does so again.
+  if (all) listener_.reconnected();
+}
+
+void session::member_deaf(node_number which) {
+  const base::mutex_lock lock(mutex_);
+  machine_.node_heard(which, false);
+  heard_ &= ~only(which);
 }
 
 }  // namespace sallyport::backends::redlock

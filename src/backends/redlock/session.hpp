@@ -67,6 +67,7 @@ class session final : public std::enable_shared_from_this<session>,
   void member_down(node_number which, const base::failure& why) override SALLYPORT_EXCLUDES(mutex_);
   void member_said(node_number which, std::string_view message) override SALLYPORT_EXCLUDES(mutex_);
   void member_heard(node_number which) override SALLYPORT_EXCLUDES(mutex_);
+  void member_deaf(node_number which) override SALLYPORT_EXCLUDES(mutex_);
 
   /// How long list, who and break_lock wait for one node's answer.
   static constexpr duration housekeeping_patience = std::chrono::seconds{2};
