@@ -17,12 +17,12 @@
 namespace sallyport::cli {
 namespace {
 
-constexpr std::array<option_spec, 3> options{{
+constexpr std::array<option_spec, 3> init_flags{{
     {0, "max-lease", "SECONDS"},
     {'y', "yes", ""},
     {'h', "help", ""},
 }};
-constexpr unsigned longest_lease = 24 * 3600;
+constexpr unsigned most_seconds = 24 * 3600;
 
 struct init_options {
   std::string store = default_store();
@@ -31,10 +31,10 @@ struct init_options {
   bool help = false;
 };
 
-init_options read(std::span<char* const> arguments) {
+init_options read_init(std::span<char* const> arguments) {
   init_options given;
   bool named = false;
-  argument_reader reader{arguments, options};
+  argument_reader reader{arguments, init_flags};
   const auto take_store = [&](std::string_view uri) {
     if (named) throw usage_error("one URI at a time; " + quoted(uri) + " is one too many");
     named = true;
@@ -48,7 +48,7 @@ init_options read(std::span<char* const> arguments) {
     } else if (item->option->long_name == "help") {
       given.help = true;
     } else {
-      const auto seconds = parse_number(item->value, longest_lease);
+      const auto seconds = parse_number(item->value, most_seconds);
       if (!seconds || *seconds == 0) {
         throw usage_error("--max-lease needs a number of seconds from 1 to 86400, not " +
                           quoted(item->value));
@@ -60,7 +60,7 @@ init_options read(std::span<char* const> arguments) {
   return given;
 }
 
-void make_sure(const init_options& given) {
+void ask_whether_new(const init_options& given) {
   if (given.yes) return;
   if (::isatty(STDIN_FILENO) != 1) {
     throw usage_error("init asks before it acts, and there is no terminal to ask: add --yes");
@@ -78,13 +78,13 @@ void make_sure(const init_options& given) {
 }  // namespace
 
 int init_command(std::span<char* const> arguments) {
-  const init_options given = read(arguments);
+  const init_options given = read_init(arguments);
   if (given.help) return print_help("init");
   if (!given.store.starts_with("redlock://") && !given.store.starts_with("redlocks://")) {
     throw usage_error(
         "init is for the nodes of redlock://HOST1,HOST2,HOST3; other stores need none");
   }
-  make_sure(given);
+  ask_whether_new(given);
   const bool has_options = given.store.find('?') != std::string::npos;
   std::string address = given.store + (has_options ? "&" : "?") + "initialise=yes";
   if (!given.max_lease.empty()) address += "&max_lease=" + given.max_lease;
