@@ -43,8 +43,8 @@ TEST(Notifier, RunsWhatIsQueuedBeforeItStops) {
 }
 
 TEST(Notifier, DropsAndCountsBeyondItsBound) {
+  std::latch gate{1};  // outlives the thread that waits at it
   notifier told;
-  std::latch gate{1};
   told.tell([&] { gate.wait(); });
 
   for (std::size_t i = 0; i < notifier::max_backlog + 100; ++i) told.tell([] {});
