@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <chrono>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 
 namespace sallyport::backend_api {
@@ -32,16 +34,19 @@ bool has_come(time_point deadline) {
 
 }  // namespace
 
-base::result<base::descriptor> hearing::make_attention(int everything) {
-  base::descriptor attention(::epoll_create1(EPOLL_CLOEXEC));
-  if (!attention.open() || control(attention.number(), EPOLL_CTL_ADD, everything) != 0) {
+base::result<hearing::attention> hearing::make_attention(int everything) {
+  attention made{base::descriptor(::epoll_create1(EPOLL_CLOEXEC)),
+                 base::descriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK))};
+  if (!made.set.open() || !made.alarm.open() ||
+      control(made.set.number(), EPOLL_CTL_ADD, made.alarm.number()) != 0 ||
+      control(made.set.number(), EPOLL_CTL_ADD, everything) != 0) {
     return base::fail(std::error_code(errno, std::generic_category()), "cannot make an epoll set");
   }
-  return attention;
+  return made;
 }
 
-hearing::hearing(ear& who, int everything, base::descriptor attention) noexcept
-    : ear_(who), everything_(everything), attention_(std::move(attention)) {}
+hearing::hearing(ear& who, int everything, attention how) noexcept
+    : ear_(who), everything_(everything), attention_(std::move(how)) {}
 
 void hearing::wake() noexcept {
   // The leader looks at its ticket after all that it did itself.
@@ -53,8 +58,37 @@ void hearing::switch_attention(bool on) {
   attention_on_ = on;
   ++switches_;
   // Taken out, not only silenced: as a member it would cost something with every event.
-  SALLYPORT_CHECK(control(attention_.number(), on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, everything_) ==
-                  0);
+  SALLYPORT_CHECK(
+      control(attention_.set.number(), on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, everything_) == 0);
+}
+
+void hearing::attend_to(urgency what) {
+  if (what == urgency::now && heard_) {
+    attention_wanted_ = true;
+  } else if (what == urgency::now) {
+    switch_attention(true);
+  } else if (what == urgency::later && !attention_on_) {
+    set_alarm();
+  }
+}
+
+void hearing::set_alarm() {
+  // One that is set already may ring early for what came since: that costs a look, and setting it
+  // anew would cost a system call for every request.
+  if (std::exchange(alarm_set_, true)) return;
+  itimerspec when{};
+  when.it_value.tv_nsec = std::chrono::nanoseconds(stragglers_time).count();
+  SALLYPORT_CHECK(::timerfd_settime(attention_.alarm.number(), 0, &when, nullptr) == 0);
+}
+
+bool hearing::take_alarm() {
+  std::uint64_t rings = 0;
+  if (!alarm_set_ ||
+      ::read(attention_.alarm.number(), &rings, sizeof rings) != ssize_t{sizeof rings}) {
+    return false;
+  }
+  alarm_set_ = false;
+  return true;
 }
 
 std::size_t hearing::blocked() {
@@ -107,24 +141,19 @@ bool hearing::take_the_lead() {
 
 void hearing::go(role mine) {
   // Before the mutex: who sends something after this looks calls be_heard() after that.
-  const bool more_to_hear = mine == role::leader && ear_.unfinished();
+  const urgency rest = mine == role::leader ? ear_.unfinished() : urgency::nothing;
   const base::mutex_lock lock(mutex_);
   --blocked_;
   if (mine == role::follower) return;
   heard_ = false;
   leader_.store({});
-  if (std::exchange(attention_wanted_, false) || more_to_hear || blocked_ > 0) {
-    switch_attention(true);
-  }
+  const bool wanted = std::exchange(attention_wanted_, false) || blocked_ > 0;
+  attend_to(wanted ? urgency::now : rest);
 }
 
 void hearing::be_heard() {
   const base::mutex_lock lock(mutex_);
-  if (heard_) {
-    attention_wanted_ = true;
-  } else {
-    switch_attention(true);
-  }
+  attend_to(urgency::now);
 }
 
 drive_outcome hearing::lead(drive_ticket& ticket, time_point deadline) {
@@ -147,7 +176,10 @@ drive_outcome hearing::drive(drive_ticket& ticket, time_point deadline) {
   if (ticket.finished()) {
     // Not by an answer, perhaps: a caller whose time was up before it came here has left a request
     // that nobody else hears about.
-    if (ear_.unfinished()) be_heard();
+    if (const urgency rest = ear_.unfinished(); rest != urgency::nothing) {
+      const base::mutex_lock lock(mutex_);
+      attend_to(rest);
+    }
     return drive_outcome::finished;
   }
   role mine = come_in();
@@ -177,8 +209,10 @@ void hearing::attend() {
   attended_.store(true);
   {
     const base::mutex_lock lock(mutex_);
-    // A leader hears for everybody.
+    const bool due = take_alarm();
+    // A leader hears for everybody, and sets the alarm again if need be.
     if (heard_) return;
+    if (due) switch_attention(true);
     heard_ = true;
   }
   ear_.hear(time_point{});

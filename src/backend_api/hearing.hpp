@@ -14,6 +14,13 @@
 
 namespace sallyport::backend_api {
 
+/// How soon somebody has to hear what is under way when no caller is blocked any more.
+enum class urgency : std::uint8_t {
+  nothing,  ///< nothing is under way
+  later,    ///< nobody waits for it: a straggler's answer, or a server that is away
+  now
+};
+
 /// What a client without threads of its own has to hear: everything that comes from outside.
 class ear {
  public:
@@ -27,9 +34,9 @@ class ear {
   virtual bool hear(time_point deadline) = 0;
   /// Makes the hear() that is under way, or the next one, return soon. Must not block.
   virtual void ring() noexcept = 0;
-  /// Something is under way that has to be heard even if nobody is blocked: an answer to a request
-  /// of the watchdog, say. Asked when a caller that heard leaves; must not call back.
-  [[nodiscard]] virtual bool unfinished() = 0;
+  /// What is under way that has to be heard even if nobody is blocked: an answer to a request of the
+  /// watchdog, say. Asked when a caller that heard leaves; must not call back.
+  [[nodiscard]] virtual urgency unfinished() = 0;
 };
 
 /// Who hears for a client that has no thread: a caller that blocks anyway, or the runtime's watchdog
@@ -37,7 +44,7 @@ class ear {
 ///
 /// | callers inside drive() | who hears |
 /// |---|---|
-/// | none | nobody, unless something is unfinished() or somebody said be_heard(): then the watchdog |
+/// | none | nobody, unless something is unfinished() or somebody said be_heard(): then the watchdog; for what may come later only after `stragglers_time` without a caller |
 /// | one that came alone | itself: no other thread is woken for its answer |
 /// | more | who came alone until it is served, from then on the watchdog; the others sleep |
 ///
@@ -49,18 +56,23 @@ class ear {
 /// decided under one mutex, so no wake-up falls between the two.
 class hearing final : private drive_waker {
  public:
-  /// What attention_fd() will be. `everything`: readable while hear() has something to do.
-  static base::result<base::descriptor> make_attention(int everything);
+  /// What attention_fd() will be, and the alarm in it.
+  struct attention {
+    base::descriptor set;
+    base::descriptor alarm;
+  };
+  /// `everything`: readable while hear() has something to do.
+  static base::result<attention> make_attention(int everything);
 
-  /// REQUIRES: `who` and `everything` outlive this; `attention` was made for `everything`.
-  hearing(ear& who, int everything, base::descriptor attention) noexcept;
+  /// REQUIRES: `who` and `everything` outlive this; `how` was made for `everything`.
+  hearing(ear& who, int everything, attention how) noexcept;
 
   /// As backend::drive. `not_driven` only after the ear was closed.
   drive_outcome drive(drive_ticket& ticket, time_point deadline) SALLYPORT_EXCLUDES(mutex_);
   /// Somebody waits without driving: for an answer to a request that was not made by a blocked
   /// caller, or for notices.
   void be_heard() SALLYPORT_EXCLUDES(mutex_);
-  [[nodiscard]] int attention_fd() const noexcept { return attention_.number(); }
+  [[nodiscard]] int attention_fd() const noexcept { return attention_.set.number(); }
   /// As backend::attend.
   void attend() SALLYPORT_EXCLUDES(mutex_);
 
@@ -69,6 +81,10 @@ class hearing final : private drive_waker {
   /// So long after two callers were blocked at once the watchdog goes on hearing, also for one that
   /// comes alone: callers that take turns would else hand the hearing to and fro.
   static constexpr duration crowd_memory = std::chrono::milliseconds{2};
+
+  /// So long a lone caller has to come again and hear the stragglers of its last request itself,
+  /// before the watchdog is woken for them.
+  static constexpr duration stragglers_time = std::chrono::milliseconds{20};
 
   /// How often attention was switched on or off; for tests and tuning.
   [[nodiscard]] std::size_t switches() SALLYPORT_EXCLUDES(mutex_);
@@ -85,10 +101,14 @@ class hearing final : private drive_waker {
   drive_outcome lead(drive_ticket& ticket, time_point deadline);
   void begin_leading() SALLYPORT_REQUIRES(mutex_);
   void switch_attention(bool on) SALLYPORT_REQUIRES(mutex_);
+  void attend_to(urgency what) SALLYPORT_REQUIRES(mutex_);
+  void set_alarm() SALLYPORT_REQUIRES(mutex_);
+  /// True: it was due, and is no longer set.
+  bool take_alarm() SALLYPORT_REQUIRES(mutex_);
 
   ear& ear_;
   const int everything_;
-  const base::descriptor attention_;   // an epoll of `everything_`, silent while a caller hears
+  const attention attention_;          // an epoll of `everything_`, silent while a caller hears
   std::atomic<pthread_t> leader_{};    // the caller that hears; zero: none does
   std::atomic<bool> attended_{false};  // the watchdog was here once, so it runs
 
@@ -99,6 +119,7 @@ class hearing final : private drive_waker {
   bool heard_ SALLYPORT_GUARDED_BY(mutex_) = false;       // somebody is inside hear()
   bool attention_on_ SALLYPORT_GUARDED_BY(mutex_) = true;
   bool attention_wanted_ SALLYPORT_GUARDED_BY(mutex_) = false;  // when the leader has gone
+  bool alarm_set_ SALLYPORT_GUARDED_BY(mutex_) = false;         // attention comes on with it
   std::size_t switches_ SALLYPORT_GUARDED_BY(mutex_) = 0;
   // When two callers were last blocked at once; min: long ago.
   time_point last_crowd_ SALLYPORT_GUARDED_BY(mutex_) = time_point::min();

@@ -76,7 +76,7 @@ class numbers_ear final : public ear {
   }
 
   void ring() noexcept override { eventfd_write(bell_.number(), 1); }
-  bool unfinished() override { return busy.load(); }
+  urgency unfinished() override { return under_way.load(); }
 
   void expect(number what, drive_ticket& ticket) {
     const base::mutex_lock lock(mutex_);
@@ -99,7 +99,7 @@ class numbers_ear final : public ear {
   base::descriptor everything{epoll_create1(EPOLL_CLOEXEC)};
   base::descriptor far_end;
   std::atomic<bool> closed{false};
-  std::atomic<bool> busy{false};
+  std::atomic<urgency> under_way{urgency::nothing};
   std::function<void()> while_hearing;  // set while nobody hears
 
  private:
@@ -173,7 +173,7 @@ TEST_F(Hearing, ReturnsAtOnceWithATicketThatIsFinished) {
 
 TEST_F(Hearing, CallsTheWatchdogForARequestWhoseCallerGaveUpBeforeItCame) {
   silence();
-  ear_.busy = true;
+  ear_.under_way = urgency::now;
   drive_ticket ticket;
   ticket.finish();
 
@@ -210,11 +210,62 @@ TEST_F(Hearing, CallsTheWatchdogForThoseWhoAskToBeHeard) {
 }
 
 TEST_F(Hearing, CallsTheWatchdogWhenSomethingIsUnfinished) {
-  ear_.busy = true;
+  ear_.under_way = urgency::now;
   silence();
 
   say(1);
 
+  EXPECT_TRUE(attention(patience_ms));
+}
+
+TEST_F(Hearing, GivesStragglersTimeBeforeItCallsTheWatchdog) {
+  ear_.under_way = urgency::later;
+  silence();
+  say(1);
+
+  EXPECT_EQ(hearing_.switches(), 1U) << "silenced by the caller, and not called again";
+  ASSERT_TRUE(attention(patience_ms));
+
+  hearing_.attend();
+  EXPECT_FALSE(attention()) << "heard, and the alarm was taken";
+  say(2);
+  EXPECT_TRUE(attention(patience_ms)) << "and what comes from now on is heard at once";
+}
+
+TEST_F(Hearing, LetsACallerThatComesAgainHearItsOwnStragglers) {
+  ear_.under_way = urgency::later;
+  for (int i = 0; i < 1'000; ++i) {
+    silence();
+    if (attention()) hearing_.attend();
+  }
+
+  EXPECT_EQ(ear_.takers()[std::this_thread::get_id()], 1'000);
+  EXPECT_LT(hearing_.switches(), 500U) << "now and then, not for every call";
+}
+
+TEST_F(Hearing, IsNotCalledAgainAndAgainByAnAlarmWhileACallerHears) {
+  ear_.under_way = urgency::later;
+  silence();
+  drive_ticket ticket;
+  const std::jthread caller([&] { hearing_.drive(ticket, never); });
+  while (hearing_.blocked() == 0) std::this_thread::yield();
+  ASSERT_TRUE(attention(patience_ms));
+
+  hearing_.attend();
+
+  EXPECT_FALSE(attention()) << "the caller hears for everybody";
+  ticket.finish();
+}
+
+TEST_F(Hearing, GivesStragglersTimeWhenTheirCallerGaveUpBeforeItCame) {
+  silence();
+  ear_.under_way = urgency::later;
+  drive_ticket ticket;
+  ticket.finish();
+
+  EXPECT_EQ(hearing_.drive(ticket, never), drive_outcome::finished);
+
+  EXPECT_EQ(hearing_.switches(), 1U);
   EXPECT_TRUE(attention(patience_ms));
 }
 
@@ -361,7 +412,7 @@ TEST_F(Hearing, SaysNotDrivenWhenTheEarWasClosed) {
 }
 
 /// With a watchdog. What is asked is answered at once.
-class HearingWithWatchdog : public Hearing {
+class HearingWithWatchdog : public Hearing, public testing::WithParamInterface<urgency> {
  protected:
   void ask(number what) {
     drive_ticket ticket;
@@ -379,7 +430,8 @@ class HearingWithWatchdog : public Hearing {
 };
 
 // Nobody has a deadline: one lost wake-up and the test hangs until its time limit.
-TEST_F(HearingWithWatchdog, LosesNoWakeUpWhenManyComeAndGo) {
+TEST_P(HearingWithWatchdog, LosesNoWakeUpWhenManyComeAndGo) {
+  ear_.under_way = GetParam();
   constexpr number callers = 6;
   constexpr number rounds = 500;
   {
@@ -397,6 +449,9 @@ TEST_F(HearingWithWatchdog, LosesNoWakeUpWhenManyComeAndGo) {
   for (const auto& [thread, count] : ear_.takers()) taken += count;
   EXPECT_EQ(taken, static_cast<int>(callers * rounds));
 }
+
+INSTANTIATE_TEST_SUITE_P(WhateverIsLeft, HearingWithWatchdog,
+                         testing::Values(urgency::nothing, urgency::later, urgency::now));
 
 }  // namespace
 }  // namespace sallyport::backend_api

@@ -94,8 +94,8 @@ base::result<std::shared_ptr<session>> session::open(std::shared_ptr<local_store
 }
 
 session::session(std::shared_ptr<local_store> store, backend_api::events& listener,
-                 client_number self, inbox mail, descriptor everything, descriptor attention,
-                 descriptor bell)
+                 client_number self, inbox mail, descriptor everything,
+                 backend_api::hearing::attention attention, descriptor bell)
     : listener_(listener),
       self_(self),
       store_(std::move(store)),

@@ -36,7 +36,8 @@ class session final : public std::enable_shared_from_this<session>,
                                                      const backend_api::open_request& request);
   /// Use open().
   session(std::shared_ptr<local_store> store, backend_api::events& listener, client_number self,
-          inbox mail, descriptor everything, descriptor attention, descriptor bell);
+          inbox mail, descriptor everything, backend_api::hearing::attention attention,
+          descriptor bell);
 
   /// Runs operate(rules) in a transaction, gives its result to answer(result), then delivers what
   /// that meant for other contenders of this client.
@@ -68,7 +69,7 @@ class session final : public std::enable_shared_from_this<session>,
   // backend_api::ear
   bool hear(time_point deadline) override;
   void ring() noexcept override;
-  [[nodiscard]] bool unfinished() override { return false; }
+  [[nodiscard]] backend_api::urgency unfinished() override { return backend_api::urgency::nothing; }
   void deliver(std::vector<notice>& notices);
   void peer_event(client_number who, bool companion, std::vector<notice>& notices,
                   std::vector<client_number>& died) SALLYPORT_EXCLUDES(mutex_);

@@ -47,7 +47,7 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
 }
 
 session::session(address where, backend_api::events& listener, std::shared_ptr<net::pump> engine,
-                 base::descriptor attention, std::shared_ptr<const protocol> speech)
+                 backend_api::hearing::attention attention, std::shared_ptr<const protocol> speech)
     : address_(std::move(where)),
       listener_(listener),
       pump_(std::move(engine)),
@@ -357,8 +357,10 @@ bool session::hear(time_point deadline) {
   return delivery_gate::pass(gate_).open();
 }
 
-bool session::unfinished() {
-  return undriven_waiters_.load(std::memory_order_relaxed) || router_->unfinished();
+backend_api::urgency session::unfinished() {
+  return undriven_waiters_.load(std::memory_order_relaxed) || router_->unfinished()
+             ? backend_api::urgency::now
+             : backend_api::urgency::nothing;
 }
 
 double session::draw() {

@@ -41,7 +41,7 @@ class session final : public std::enable_shared_from_this<session>,
   static base::result<std::shared_ptr<session>> open(const backend_api::open_request& request);
   /// Use open().
   session(address where, backend_api::events& listener, std::shared_ptr<net::pump> engine,
-          base::descriptor attention, std::shared_ptr<const protocol> speech);
+          backend_api::hearing::attention attention, std::shared_ptr<const protocol> speech);
 
   [[nodiscard]] const sallyport::capabilities& capabilities() const { return capabilities_; }
 
@@ -94,7 +94,7 @@ class session final : public std::enable_shared_from_this<session>,
   // ear
   bool hear(time_point deadline) override;
   void ring() noexcept override { pump_->ring(); }
-  [[nodiscard]] bool unfinished() override;
+  [[nodiscard]] backend_api::urgency unfinished() override;
 
   base::result<std::monostate> connect(const backend_api::open_request& request);
   [[nodiscard]] base::result<std::shared_ptr<router>> make_router(const link_settings& login);

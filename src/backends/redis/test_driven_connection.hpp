@@ -97,7 +97,9 @@ class driven_connection {
       return true;
     }
     void ring() noexcept override { pump.ring(); }
-    bool unfinished() override { return of->unfinished(); }
+    backend_api::urgency unfinished() override {
+      return of->unfinished() ? backend_api::urgency::now : backend_api::urgency::nothing;
+    }
     net::pump& pump;
     std::shared_ptr<redis::connection> of;
   };

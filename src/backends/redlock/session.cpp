@@ -125,7 +125,7 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
 }
 
 session::session(redis::address where, backend_api::events& listener,
-                 std::shared_ptr<net::pump> engine, base::descriptor attention,
+                 std::shared_ptr<net::pump> engine, backend_api::hearing::attention attention,
                  std::shared_ptr<const speech> words, quorum::settings machine)
     : address_(std::move(where)),
       listener_(listener),
@@ -351,15 +351,19 @@ bool session::hear(time_point deadline) {
   return delivery_gate::pass(gate_).open();
 }
 
-bool session::unfinished() {
-  if (undriven_waiters_.load(std::memory_order_relaxed)) return true;
-  for (const auto& each : members_) {
-    if (each->unfinished()) return true;
+backend_api::urgency session::unfinished() {
+  using backend_api::urgency;
+  if (undriven_waiters_.load(std::memory_order_relaxed)) return urgency::now;
+  {
+    const base::mutex_lock lock(mutex_);
+    // Nodes that are away are looked for, and those that came back without their data are minded.
+    const node_set all = (1U << members_.size()) - 1;
+    if (!machine_.idle() || machine_.nodes().voters() != all) return urgency::later;
   }
-  // Nodes that are away are looked for, and those that came back without their data are minded.
-  const base::mutex_lock lock(mutex_);
-  const node_set all = (1U << members_.size()) - 1;
-  return !machine_.idle() || machine_.nodes().voters() != all;
+  // What a majority has decided, the others' answers seldom change.
+  const bool stragglers = std::any_of(members_.begin(), members_.end(),
+                                      [](const auto& each) { return each->unfinished(); });
+  return stragglers ? urgency::later : urgency::nothing;
 }
 
 void session::timer_due(time_point) {

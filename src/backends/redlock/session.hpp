@@ -37,7 +37,7 @@ class session final : public std::enable_shared_from_this<session>,
   static base::result<std::shared_ptr<session>> open(const backend_api::open_request& request);
   /// Use open().
   session(redis::address where, backend_api::events& listener, std::shared_ptr<net::pump> engine,
-          base::descriptor attention, std::shared_ptr<const speech> words,
+          backend_api::hearing::attention attention, std::shared_ptr<const speech> words,
           quorum::settings machine);
 
   [[nodiscard]] const sallyport::capabilities& capabilities() const { return capabilities_; }
@@ -81,7 +81,7 @@ class session final : public std::enable_shared_from_this<session>,
   // ear
   bool hear(time_point deadline) override;
   void ring() noexcept override { pump_->ring(); }
-  [[nodiscard]] bool unfinished() override SALLYPORT_EXCLUDES(mutex_);
+  [[nodiscard]] backend_api::urgency unfinished() override SALLYPORT_EXCLUDES(mutex_);
 
   base::result<std::monostate> connect(const backend_api::open_request& request);
   void wait_for_majority();
