@@ -151,8 +151,7 @@ constexpr std::string_view init_page =
 Tells the nodes of redlock://HOST1,HOST2,HOST3 that they are new. Only redlock needs it, once: a
 node without the mark that this leaves might have lost its data, and must not grant what it may
 have granted before. All nodes have to be reachable. Nodes that have their marks are left as they
-are, and a single node that lost its data comes back as soon as a client has been open for the
-longest lease.
+are, and a single node that lost its data comes back by itself after the longest lease.
 
 After a loss of the data of a majority of nodes, first wait for the longest lease, so that nobody
 can hold a lock any more; tokens then go on from the nodes' clocks.

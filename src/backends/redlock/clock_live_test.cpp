@@ -193,6 +193,26 @@ TEST_P(ClockStep, LeavesALockThatCanBeBroken) {
   EXPECT_GT(next->token(), seen->holders.front().token);
 }
 
+TEST(ForgetfulNode, WhoseClockIsSetForwardIsQuietForAsLong) {
+  constexpr auto longest_lease = 1000ms;
+  std::array<shifted_clock, 3> clocks;
+  redis_quorum nodes{with_clocks(clocks)};
+  nodes.initialise({}, longest_lease);
+  const auto store = open_to_all(nodes.address());
+  nodes[0].kill();
+  nodes[0].start();
+  mutex lock{store, "door", lasting(longest_lease)};
+  lock.acquire().release();
+  ASSERT_TRUE(eventually([&] { return mark_of(nodes, 0).starts_with("sp2-quiet "); }));
+
+  // As when a machine that has just started learns what time it is.
+  const auto noted = lease_clock::now();
+  clocks[0].step(hours{1});
+
+  EXPECT_TRUE(eventually([&] { return mark_of(nodes, 0).starts_with("sp2 "); }));
+  EXPECT_GE(lease_clock::now() - noted, longest_lease);
+}
+
 INSTANTIATE_TEST_SUITE_P(Hours, ClockStep, testing::Values(hours{1}, hours{-1}),
                          [](const auto& step) {
                            return step.param > hours{0} ? "forwards" : "backwards";

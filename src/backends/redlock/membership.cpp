@@ -15,6 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::string_view mark_tag = "sp2";
+constexpr std::string_view quiet_tag = "sp2-quiet";
 /// Between two attempts to read the others' counters, or to change a mark.
 constexpr duration retry_pause = 500ms;
 
@@ -38,6 +39,10 @@ bool read_number(std::string_view text, Number& into) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
+std::int64_t microseconds_of(duration span) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(span).count();
+}
+
 std::string in_seconds(duration span) {
   const auto whole = std::chrono::ceil<std::chrono::seconds>(span).count();
   return std::to_string(std::max<std::int64_t>(whole, 0)) + " s";
@@ -46,14 +51,27 @@ std::string in_seconds(duration span) {
 }  // namespace
 
 std::string node_mark::text() const {
-  return std::string(mark_tag) + ' ' + store + ' ' + std::to_string(nodes) + ' ' +
-         std::to_string(max_lease.count()) + ' ' + run_id;
+  std::string made(quiet_since_us == 0 ? mark_tag : quiet_tag);
+  made += ' ' + store + ' ' + std::to_string(nodes) + ' ' + std::to_string(max_lease.count()) +
+          ' ' + run_id;
+  if (quiet_since_us != 0) made += ' ' + std::to_string(quiet_since_us);
+  return made;
 }
 
 std::optional<node_mark> node_mark::parse(std::string_view text) {
-  const auto words = split<5>(text);
-  if (!words || (*words)[0] != mark_tag) return std::nullopt;
   node_mark mark;
+  if (text.starts_with(quiet_tag)) {
+    const auto last = text.rfind(' ');
+    if (last == std::string_view::npos ||
+        !read_number(text.substr(last + 1), mark.quiet_since_us) || mark.quiet_since_us == 0) {
+      return std::nullopt;
+    }
+    text = text.substr(0, last);
+  }
+  const auto words = split<5>(text);
+  if (!words || (*words)[0] != (mark.quiet_since_us == 0 ? mark_tag : quiet_tag)) {
+    return std::nullopt;
+  }
   std::int64_t lease_ms = 0;
   mark.store = (*words)[1];
   mark.run_id = (*words)[4];
@@ -94,8 +112,8 @@ bool membership::durable() const noexcept {
          });
 }
 
-std::string membership::mark_for(const entry& which) const {
-  return node_mark{store_, size(), max_lease_, which.facts.run_id}.text();
+std::string membership::mark_for(const entry& which, std::uint64_t quiet_since_us) const {
+  return node_mark{store_, size(), max_lease_, which.facts.run_id, quiet_since_us}.text();
 }
 
 // ---- judging -------------------------------------------------------------------------------------
@@ -121,7 +139,8 @@ void membership::find_store() {
 unsigned membership::marked() const {
   return static_cast<unsigned>(std::count_if(nodes_.begin(), nodes_.end(), [&](const entry& each) {
     const auto mark = node_mark::parse(each.facts.mark);
-    return each.is != state::unreachable && mark && mark->store == store_;
+    return each.is != state::unreachable && mark && mark->store == store_ &&
+           mark->quiet_since_us == 0;
   }));
 }
 
@@ -141,16 +160,20 @@ void membership::judge(node_number number, time_point now, actions& out) {
       which.is = state::unjudged;
     } else if (initialising_ && how_many(state::unreachable) == 0) {
       adopt(number, mark_for(which), 0, true, out);
-    } else if (which.is != state::quiet && which.is != state::priming) {
-      which.is = state::quiet;
-      which.quiet_until = now + quiet_time();
-      which.read_at = now;
+    } else if (!is_quiet(which)) {
+      be_quiet(number, std::nullopt, now, out);
     }
     return;
   }
   const auto mark = node_mark::parse(which.facts.mark);
   if (!mark || mark->store != store_ || mark->nodes != size()) {
     which.is = state::stranger;
+  } else if (mark->quiet_since_us != 0) {
+    if (initialising_ && how_many(state::unreachable) == 0) {
+      adopt(number, mark_for(which), 0, true, out);
+    } else if (!is_quiet(which)) {
+      be_quiet(number, mark, now, out);
+    }
   } else if (mark->run_id == which.facts.run_id) {
     which.is = state::voter;
     which.mark = which.facts.mark;
@@ -159,8 +182,42 @@ void membership::judge(node_number number, time_point now, actions& out) {
     adopt(number, mark_for(which), 0, false, out);
   } else {
     // It has restarted, and may have come back with less than it had said.
-    adopt(number, "", 0, false, out);
+    if (!is_quiet(which)) be_quiet(number, std::nullopt, now, out);
   }
+}
+
+void membership::be_quiet(node_number number, const std::optional<node_mark>& noted, time_point now,
+                          actions& out) {
+  entry& which = nodes_[number];
+  which.is = state::quiet;
+  which.quiet_until = time_point::max();
+  which.read_at = now;
+  if (!clocks_known()) return;  // judged anew when they are
+  const std::int64_t ours = microseconds_of(now.time_since_epoch());
+  // What was noted in an earlier life of the node says nothing about what it did in this one.
+  if (noted && noted->run_id == which.facts.run_id) {
+    const duration left =
+        std::chrono::microseconds{static_cast<std::int64_t>(noted->quiet_since_us) -
+                                  (ours + clocks_.least_us)} +
+        quiet_time();
+    // More than that: the others' clocks were set back meanwhile.
+    if (left <= 2 * quiet_time()) {
+      which.quiet_until = now + std::max(left, duration::zero());
+      return;
+    }
+  }
+  adopt(number, mark_for(which, static_cast<std::uint64_t>(ours + clocks_.most_us)), 0, false, out);
+}
+
+bool membership::clocks_wanted() const noexcept {
+  return !clocks_known() && unnoted_ones() != 0 && count(voters_) >= majority();
+}
+
+void membership::read_clocks_if_needed(time_point now, actions& out) {
+  if (!clocks_wanted() || now < clocks_.asked_at + retry_pause) return;
+  clocks_ = {.reading = clocks_.reading + 1, .asked_at = now};
+  out.read_clocks = voters_;
+  out.clock_reading = clocks_.reading;
 }
 
 void membership::adopt(node_number number, std::string mark, std::uint64_t floor, bool clock,
@@ -176,6 +233,7 @@ void membership::judge_all(time_point now, actions& out) {
   if (store_.empty() && initialising_) begin_initialising(out);
   for (node_number i = 0; i < size(); ++i) judge(i, now, out);
   recount(now, out);
+  read_clocks_if_needed(now, out);
 }
 
 void membership::begin_initialising(actions& out) {
@@ -222,6 +280,14 @@ node_set membership::quiet_ones() const noexcept {
   return all;
 }
 
+node_set membership::unnoted_ones() const noexcept {
+  node_set all = 0;
+  for (node_number i = 0; i < size(); ++i) {
+    if (nodes_[i].is == state::quiet && nodes_[i].quiet_until == time_point::max()) all |= only(i);
+  }
+  return all;
+}
+
 bool membership::may_have_a_mark(const entry& which) const noexcept {
   return is_quiet(which) && which.read_at < majority_lost_at_;
 }
@@ -264,7 +330,7 @@ membership::actions membership::adopted(node_number number, std::string mark, ti
   entry& which = nodes_[number];
   if (is_quiet(which)) {
     which.read_at = now;
-    if (mark.empty()) return out;
+    if (mark == which.facts.mark) return out;
   } else if (which.is != state::marking) {
     return out;
   }
@@ -301,6 +367,23 @@ membership::actions membership::counter_read(node_number number, std::uint64_t r
   return out;
 }
 
+membership::actions membership::clock_read(node_number number, std::uint64_t reading,
+                                           std::optional<std::uint64_t> server_us, time_point now) {
+  actions out;
+  if (reading != clocks_.reading || clocks_known() || !server_us) return out;
+  // It read its clock at some moment between our question and now.
+  const auto theirs = static_cast<std::int64_t>(*server_us);
+  const std::int64_t least = theirs - microseconds_of(now.time_since_epoch());
+  const std::int64_t most = theirs - microseconds_of(clocks_.asked_at.time_since_epoch());
+  clocks_.least_us = clocks_.read == 0 ? least : std::min(clocks_.least_us, least);
+  clocks_.most_us = clocks_.read == 0 ? most : std::max(clocks_.most_us, most);
+  clocks_.read |= only(number);
+  if (!clocks_known()) return out;
+  for_each(unnoted_ones(), [&](node_number each) { nodes_[each].is = state::unjudged; });
+  judge_all(now, out);
+  return out;
+}
+
 void membership::prime(time_point now, actions& out) {
   bool fresh = false;
   for (entry& each : nodes_) {
@@ -330,12 +413,14 @@ membership::actions membership::on_timer(time_point now) {
     out.read_marks = doubtful_ | (count(voters_) < majority() ? quiet_ones() : 0);
     retry_at_ = out.read_marks == 0 ? time_point::max() : now + retry_pause;
   }
+  read_clocks_if_needed(now, out);
   prime(now, out);
   return out;
 }
 
 time_point membership::wake_at() const noexcept {
   time_point next = retry_at_;
+  if (clocks_wanted()) next = std::min(next, clocks_.asked_at + retry_pause);
   for (const entry& each : nodes_) {
     if (each.is == state::quiet) next = std::min(next, each.quiet_until);
   }
@@ -364,8 +449,11 @@ std::vector<std::string> membership::complaints(time_point now) const {
         break;
       case state::quiet:
       case state::priming:
-        all.push_back(name + " has lost its data, or is new, and votes again in " +
-                      in_seconds(each.quiet_until - now));
+        all.push_back(
+            name + " has lost its data, or is new, and votes again " +
+            (each.quiet_until == time_point::max()
+                 ? "when the others are there, and so long after that: " + in_seconds(quiet_time())
+                 : "in " + in_seconds(each.quiet_until - now)));
         break;
       case state::stranger:
         all.push_back(each.facts.run_id.empty()

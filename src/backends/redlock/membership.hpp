@@ -18,13 +18,16 @@ using backend_api::time_point;
 
 /// The mark of membership that a node keeps among its data: "sp2 STORE NODES MAX_LEASE_MS RUN_ID".
 /// A node that has lost its data has lost its mark too, and a node that came back with old data has
-/// the run id of an earlier life in it.
+/// the run id of an earlier life in it. Such a node gets a mark with which it may not vote yet:
+/// "sp2-quiet STORE NODES MAX_LEASE_MS RUN_ID SINCE_US".
 struct node_mark {
   std::string
       store;  ///< which set of nodes this is one of; made at random when they are initialised
   unsigned nodes = 0;
   std::chrono::milliseconds max_lease{};
   std::string run_id;
+  /// Since when it grants nothing, by the latest of the others' clocks; zero: it is a full member.
+  std::uint64_t quiet_since_us = 0;
 
   [[nodiscard]] std::string text() const;
   /// Nothing: it is no mark.
@@ -42,6 +45,11 @@ struct node_facts {
 /// Which nodes may vote. Decides what a node that came without its mark, or with that of an earlier
 /// life, has to go through: nothing is granted there until no lease from before can be left, and
 /// no token will be given out there that was given out before.
+///
+/// How long a node has been quiet is noted on it, so that clients that are never open for long see
+/// the end of it as well. It counts from the latest of a majority's clocks when it was noted to the
+/// earliest of a majority's: the node's own clock, which a machine that has just started is likely
+/// to set, does not count, and a step of a few others' only makes the wait longer.
 /// Pure; thread safety: none.
 class membership {
  public:
@@ -66,9 +74,11 @@ class membership {
   struct actions {
     std::vector<adoption> adopt;
     node_set read_counters = 0;  ///< the counters of these are wanted
-    std::uint64_t reading = 0;   ///< and this with what they say
-    node_set read_marks = 0;     ///< their marks have changed: read them again
-    bool changed = false;        ///< more or other nodes may vote now
+    std::uint64_t reading = 0;   ///< and this number with what they say
+    node_set read_clocks = 0;    ///< the clocks of these are wanted
+    std::uint64_t clock_reading = 0;
+    node_set read_marks = 0;  ///< their marks have changed: read them again
+    bool changed = false;     ///< more or other nodes may vote now
   };
 
   [[nodiscard]] actions node_up(node_number node, node_facts facts, time_point now);
@@ -82,6 +92,8 @@ class membership {
   /// `reading`: that of the actions that asked for it. Nothing: no answer came.
   [[nodiscard]] actions counter_read(node_number node, std::uint64_t reading,
                                      std::optional<std::uint64_t> value, time_point now);
+  [[nodiscard]] actions clock_read(node_number node, std::uint64_t reading,
+                                   std::optional<std::uint64_t> server_us, time_point now);
   [[nodiscard]] actions on_timer(time_point now);
   [[nodiscard]] time_point wake_at() const noexcept;
 
@@ -109,7 +121,7 @@ class membership {
     unjudged,  ///< reachable, but which store this is is not known yet
     voter,
     marking,   ///< its mark is being changed
-    quiet,     ///< without a mark; votes again when all leases from before have ended
+    quiet,     ///< it may have forgotten; votes again when all leases from before have ended
     priming,   ///< quiet for long enough; the others' counters are being read
     stranger,  ///< a member of another store
     twice,     ///< the same server as another node of the list
@@ -118,13 +130,16 @@ class membership {
     state is = state::unreachable;
     node_facts facts;
     std::string mark;
-    time_point quiet_until{};
-    time_point read_at{};  // quiet, priming: when it was last seen to have no mark
+    time_point quiet_until = time_point::max();  // quiet; max: not noted on it yet
+    time_point read_at{};  // quiet, priming: when it was last seen not to be a full member
     base::failure why;     // unreachable
   };
 
   void judge_all(time_point now, actions& out);
   void judge(node_number number, time_point now, actions& out);
+  void be_quiet(node_number number, const std::optional<node_mark>& noted, time_point now,
+                actions& out);
+  void read_clocks_if_needed(time_point now, actions& out);
   void find_store();
   [[nodiscard]] unsigned marked() const;
   void begin_initialising(actions& out);
@@ -134,9 +149,11 @@ class membership {
     return which.is == state::quiet || which.is == state::priming;
   }
   [[nodiscard]] node_set quiet_ones() const noexcept;
+  /// Of them those that are not known to be noted.
+  [[nodiscard]] node_set unnoted_ones() const noexcept;
   [[nodiscard]] bool may_have_a_mark(const entry& which) const noexcept;
   void adopt(node_number number, std::string mark, std::uint64_t floor, bool clock, actions& out);
-  [[nodiscard]] std::string mark_for(const entry& which) const;
+  [[nodiscard]] std::string mark_for(const entry& which, std::uint64_t quiet_since_us = 0) const;
   [[nodiscard]] duration quiet_time() const;
   [[nodiscard]] unsigned how_many(state which) const noexcept;
 
@@ -148,6 +165,18 @@ class membership {
   node_set counted_ = 0;       // whose counters have been read for a node that is being primed
   std::uint64_t reading_ = 0;  // which attempt to read them this is
   std::uint64_t largest_counter_ = 0;
+  // By how much a majority's clocks are ahead of ours, at least and at most. Read once: from then on
+  // our own clock counts.
+  struct clocks {
+    std::uint64_t reading = 0;  // which attempt this is; zero: none yet
+    time_point asked_at{};
+    node_set read = 0;
+    std::int64_t least_us = 0;
+    std::int64_t most_us = 0;
+  };
+  clocks clocks_;
+  [[nodiscard]] bool clocks_known() const noexcept { return count(clocks_.read) >= majority(); }
+  [[nodiscard]] bool clocks_wanted() const noexcept;
   time_point retry_at_ = time_point::max();
   time_point majority_lost_at_{};
   node_set doubtful_ = 0;      // marking, and it is not known whether it was done

@@ -90,6 +90,7 @@ void quorum::send(node_number node, redis::wire_command command, errand why, tim
     case errand::kind::settle:
     case errand::kind::adopt:
     case errand::kind::read_mark:
+    case errand::kind::read_clock:
     case errand::kind::read_counter:
       break;
   }
@@ -665,6 +666,7 @@ void quorum::answered(const errand& why, base::result<reply> said, time_point no
       return;
     case errand::kind::adopt:
     case errand::kind::read_mark:
+    case errand::kind::read_clock:
     case errand::kind::read_counter:
       membership_answered(why, said, now, out);
       return;
@@ -700,6 +702,7 @@ void quorum::answered(const errand& why, base::result<reply> said, time_point no
     case errand::kind::settle:
     case errand::kind::adopt:
     case errand::kind::read_mark:
+    case errand::kind::read_clock:
     case errand::kind::read_counter:
       break;
   }

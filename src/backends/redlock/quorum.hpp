@@ -31,12 +31,13 @@ struct errand {
     settle,  ///< a vote that may have been left behind is given back
     adopt,
     read_mark,
+    read_clock,
     read_counter
   };
   kind what = kind::bid;
   node_number node = 0;
   backend_api::holder_id holder{};
-  std::uint64_t round = 0;  ///< of the contender; for `settle` and `read_counter` their own
+  std::uint64_t round = 0;  ///< of the contender; for `settle` and what is read their own
   std::string id;           ///< of the vote that it is about
 };
 

@@ -216,6 +216,10 @@ void quorum::follow(const membership::actions& todo, time_point now, quorum_acti
     send(node, speech_.read_counter(), {errand::kind::read_counter, node, {}, todo.reading, {}}, by,
          out);
   });
+  for_each(todo.read_clocks, [&](node_number node) {
+    send(node, speech::read_clock(), {errand::kind::read_clock, node, {}, todo.clock_reading, {}},
+         by, out);
+  });
   for_each(todo.read_marks, [&](node_number node) {
     send(node, speech_.read_mark(), {errand::kind::read_mark, node, {}, 0, {}}, by, out);
   });
@@ -232,10 +236,11 @@ void quorum::membership_answered(const errand& why, const base::result<reply>& s
            now, out);
   } else if (why.what == errand::kind::read_mark) {
     if (said && !said->is_error()) follow(members_.adopted(why.node, said->text, now), now, out);
+  } else if (why.what == errand::kind::read_clock) {
+    const auto clock = said ? clock_answer_of(*said) : std::nullopt;
+    follow(members_.clock_read(why.node, why.round, clock, now), now, out);
   } else {
-    std::optional<std::uint64_t> value;
-    if (said && said->is_nil()) value = 0;
-    if (said && said->is_text()) value = redis::words(said->text).number<std::uint64_t>();
+    const auto value = said ? counter_answer_of(*said) : std::nullopt;
     follow(members_.counter_read(why.node, why.round, value, now), now, out);
   }
   welcome_new_voters(before, now, out);

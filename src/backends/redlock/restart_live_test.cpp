@@ -188,6 +188,34 @@ TEST(ForgetfulNode, IsQuietForTheLongestLeaseAndThenAheadOfAllTokens) {
   EXPECT_TRUE(nothing_is_left(nodes));
 }
 
+TEST(ForgetfulNode, IsTakenInByClientsThatAreNeverOpenForLong) {
+  redis_quorum nodes(3);
+  nodes.initialise({}, short_lease);
+  token_book book;
+  const auto take_a_turn = [&] {
+    mutex lock{open(nodes.address()), "door", lasting(short_lease)};
+    auto held = lock.try_acquire_for(patience);
+    ASSERT_TRUE(held);
+    book.note(*held);
+    const bool votes_early = votes(nodes, 0, "door");
+    EXPECT_TRUE(!votes_early || is_marked(nodes, 0)) << "it voted while it was to be quiet";
+  };
+  take_a_turn();
+
+  const auto forgot = lease_clock::now();
+  kill_and_start(nodes, 0);
+  while (!is_marked(nodes, 0)) {
+    ASSERT_LT(lease_clock::now() - forgot, patience) << "it was never taken in again";
+    take_a_turn();
+  }
+
+  EXPECT_GE(lease_clock::now() - forgot, short_lease);
+  EXPECT_TRUE(eventually([&] { return complaints(nodes).empty(); })) << complaints(nodes);
+  nodes[1].kill();
+  take_a_turn();
+  EXPECT_TRUE(nothing_is_left(nodes));
+}
+
 TEST(ForgetfulNode, WithAnOldSnapshotIsQuietAsWell) {
   redis_quorum nodes(3);
   nodes.initialise({}, short_lease);

@@ -5,6 +5,7 @@
 #include <sallyport/error.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <utility>
 
@@ -29,6 +30,13 @@ std::int64_t integer_at(const reply& said, std::size_t index) {
 
 std::string text_at(const reply& said, std::size_t index) {
   return index < said.elements.size() ? said.elements[index].text : std::string();
+}
+
+std::optional<std::uint64_t> whole_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
 /// What all votes have in common; a yes or a no is the caller's to read on.
@@ -188,6 +196,12 @@ wire_command speech::read_mark() const {
   return call;
 }
 
+wire_command speech::read_clock() {
+  wire_command call;
+  call.add(std::string_view("TIME"));
+  return call;
+}
+
 wire_command speech::read_counter() const {
   wire_command call;
   call.add(std::string_view("GET"));
@@ -264,6 +278,19 @@ base::result<adopt_answer> adopt_answer_of(const reply& said) {
     return tl::unexpected(not_understood("a change of its mark"));
   }
   return adopt_answer{integer_at(said, 0) == 1, text_at(said, 1)};
+}
+
+std::optional<std::uint64_t> clock_answer_of(const reply& said) {
+  if (!said.is_array() || said.elements.size() != 2) return std::nullopt;
+  const auto seconds = whole_number(said.elements[0].text);
+  const auto rest = whole_number(said.elements[1].text);
+  if (!seconds || !rest) return std::nullopt;
+  return *seconds * 1'000'000 + *rest;
+}
+
+std::optional<std::uint64_t> counter_answer_of(const reply& said) {
+  if (said.is_nil()) return 0;
+  return said.is_text() ? whole_number(said.text) : std::nullopt;
 }
 
 std::optional<notice> parse_notice(std::string_view message) {

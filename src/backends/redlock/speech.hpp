@@ -78,6 +78,7 @@ class speech {
   [[nodiscard]] wire_command adopt(const std::string& expected, const std::string& mark,
                                    std::uint64_t floor, bool floor_from_clock) const;
   [[nodiscard]] wire_command read_mark() const;
+  [[nodiscard]] static wire_command read_clock();
   [[nodiscard]] wire_command read_counter() const;
   [[nodiscard]] wire_command who(std::string_view name) const;
   [[nodiscard]] wire_command break_lock(std::string_view name, const std::string& id,
@@ -127,6 +128,10 @@ struct adopt_answer {
   std::string mark;
 };
 [[nodiscard]] base::result<adopt_answer> adopt_answer_of(const reply& said);
+/// In microseconds; nothing: the answer is no time.
+[[nodiscard]] std::optional<std::uint64_t> clock_answer_of(const reply& said);
+/// Zero where there is no counter yet; nothing: the answer is no number.
+[[nodiscard]] std::optional<std::uint64_t> counter_answer_of(const reply& said);
 
 /// What a message on a client's channel says.
 struct notice {

@@ -32,6 +32,11 @@ class model_node {
     now_ = now;
     if (lock_ && now >= lock_->until) lock_.reset();
     const std::vector<std::string> all = redis::arguments_of(what);
+    if (what.script == nullptr && all.front() == "TIME") {
+      const auto us = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch());
+      return said::list({said::text(std::to_string(us.count() / 1'000'000)),
+                         said::text(std::to_string(us.count() % 1'000'000))});
+    }
     if (what.script == nullptr) {
       const std::string& key = all.at(1);
       if (key.ends_with("fence")) return said::text(std::to_string(counter));

@@ -69,6 +69,8 @@ inline std::string name_of(kind what) {
       return "settle";
     case kind::adopt:
       return "adopt";
+    case kind::read_clock:
+      return "read_clock";
     case kind::read_mark:
       return "read_mark";
     case kind::read_counter:
