@@ -28,7 +28,7 @@ struct publication {
 /// the answers of the real one. It is told the time, and has no other input; what the real one leaves
 /// open (the order of a hash, the pages of SCAN) is sorted here.
 ///
-/// A test compares it with a real server, command by command (differential_live_test.cpp).
+/// Tests compare it with a real server, command by command and script by script (tests/redis_model).
 /// Thread safety: none.
 class memory_redis {
  public:

@@ -1,5 +1,7 @@
 #include "tests/redis_model/random_locks.hpp"
 
+#include "tests/redis_model/others.hpp"
+
 #include <chrono>
 #include <utility>
 
@@ -138,48 +140,11 @@ std::string random_locks::some_key() {
   return all[luck_.below(all.size())];
 }
 
-words random_locks::foreign_use() {
-  const auto key = some_lock_key();
-  switch (luck_.below(7)) {
-    case 0:
-    case 1:
-      return {"SET", key, "somebody", "NX", "PX", std::to_string(1 + luck_.below(50))};
-    case 2:
-      return {"SET", key, "somebody", "XX", "PX", std::to_string(1 + luck_.below(50))};
-    case 3:
-      return {"DEL", key};
-    case 4:
-      return {"SET", key, "somebody"};
-    case 5:
-      return {"SCRIPT", "FLUSH"};
-    default:
-      // As Redisson does: never into a hash of ours, whose order is nobody's business.
-      return {"EVAL",
-              "return redis.call('exists', KEYS[1]) == 0 and redis.call('hset', KEYS[1], 'uuid:1', "
-              "1)",
-              "1", key};
-  }
-}
+words random_locks::foreign_use() { return redis_model::foreign_use(luck_, some_lock_key()); }
 
 words random_locks::damage() {
   const auto key = some_key();
-  switch (luck_.below(8)) {
-    case 0:
-      return {"SET", key, luck_.chance(0.5) ? "sp1 x" : "5"};
-    case 1:
-    case 2:
-      return {"DEL", key};
-    case 3:
-      return {"ZADD", key, "1", "somebody"};
-    case 4:
-      return {"PEXPIRE", key, std::to_string(luck_.below(50))};
-    case 5:
-      return {"PERSIST", key};
-    case 6:
-      return luck_.chance(0.3) ? words{"FLUSHALL"} : words{"GET", key};
-    default:
-      return foreign_use();
-  }
+  return redis_model::damage(luck_, key, some_lock_key());
 }
 
 std::string random_locks::channel() {
@@ -187,14 +152,6 @@ std::string random_locks::channel() {
   const auto& client = clients_[luck_.below(clients_.size())];
   return luck_.chance(0.8) ? client.channel_for(name)
                            : client.place_of(name.text()).changes_channel();
-}
-
-std::chrono::microseconds random_locks::step() {
-  const auto kind = luck_.below(20);
-  if (kind < 10) return std::chrono::microseconds{luck_.below(1500)};
-  if (kind < 18) return std::chrono::milliseconds{luck_.below(8)};
-  if (kind < 19) return std::chrono::milliseconds{luck_.below(100)};
-  return -std::chrono::milliseconds{luck_.below(20)};
 }
 
 }  // namespace sallyport::redis_model

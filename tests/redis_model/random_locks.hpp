@@ -23,15 +23,14 @@ class random_locks {
 
   /// The next request, sent by the script's hash.
   [[nodiscard]] backends::redis::wire_command next();
+  [[nodiscard]] static order order_of_who() noexcept { return order::who; }
   /// Remembers what may be asked about later.
   void learn(const reply& answer);
-  /// A client of another library, which uses the same names: no script may fail for that.
+  // What others do to the keys of these locks, as others.hpp says.
   [[nodiscard]] words foreign_use();
-  /// Somebody who spoils what he finds, a person with redis-cli, say.
   [[nodiscard]] words damage();
   /// A channel that somebody may listen to.
   [[nodiscard]] std::string channel();
-  [[nodiscard]] std::chrono::microseconds step();
 
  private:
   static constexpr std::size_t client_count = 4;

@@ -1,5 +1,7 @@
 #include "base/random.hpp"
+#include "tests/redis_model/others.hpp"
 #include "tests/redis_model/random_locks.hpp"
+#include "tests/redis_model/random_votes.hpp"
 #include "tests/redis_model/redis_pair.hpp"
 #include "tests/redis_model/seeds.hpp"
 
@@ -15,9 +17,10 @@ constexpr int requests_between_looks = 50;
 constexpr std::uint64_t usual_seeds = 8;
 
 /// False: the two differ, or a script failed and nobody had done damage.
-bool ask(redis_pair& both, random_locks& make, bool damaged) {
+template <class Maker>
+bool ask(redis_pair& both, Maker& make, bool damaged) {
   const auto call = make.next();
-  const auto how = call.script->name == "who" ? order::who : order::exact;
+  const auto how = call.script->name == "who" ? Maker::order_of_who() : order::exact;
   auto answer = both.execute(words_of(call, false), how);
   if (answer.has_value() && answer->error_word() == "NOSCRIPT") {
     answer = both.execute(words_of(call, true), how);
@@ -31,7 +34,8 @@ bool ask(redis_pair& both, random_locks& make, bool damaged) {
   return true;
 }
 
-void change_subscriptions(redis_pair& both, random_locks& make, bool sharded, bool mostly_on) {
+template <class Maker>
+void change_subscriptions(redis_pair& both, Maker& make, bool sharded, bool mostly_on) {
   const auto channel = make.channel();
   if (both.subscribed(channel, sharded)) {
     if (!mostly_on) both.unsubscribe(channel, sharded);
@@ -40,16 +44,17 @@ void change_subscriptions(redis_pair& both, random_locks& make, bool sharded, bo
   }
 }
 
+template <class Maker>
 bool run_seed(redis_pair& both, std::uint64_t seed) {
   base::random luck(seed);
   const bool cluster = luck.chance(0.3);
   // By seed everybody who waits is heard, or some, or hardly anybody; and there are others, or not.
   const double listening = luck.unit();
   const auto others = luck.below(3);  // none, foreign clients, vandals
-  random_locks make(luck, cluster);
+  Maker make(luck, cluster);
   both.reset();
   for (int i = 0; i < requests_a_seed; ++i) {
-    if (luck.chance(0.3)) both.move_clock(make.step());
+    if (luck.chance(0.3)) both.move_clock(clock_step(luck));
     if (luck.chance(0.05)) change_subscriptions(both, make, cluster, luck.chance(listening));
     if (others > 0 && luck.chance(0.04)) {
       const auto done = others == 1 ? make.foreign_use() : make.damage();
@@ -61,14 +66,19 @@ bool run_seed(redis_pair& both, std::uint64_t seed) {
   return both.compare_keys();
 }
 
-TEST(MemoryRedisScripts, AnswerLikeOnARealServer) {
+template <class Maker>
+void run_seeds() {
   redis_pair both;
   for (std::uint64_t seed = 1; seed <= seeds(usual_seeds); ++seed) {
-    ASSERT_TRUE(run_seed(both, seed))
+    ASSERT_TRUE(run_seed<Maker>(both, seed))
         << "seed " << seed << ": " << both.difference() << "\nbefore:\n"
         << both.trace();
   }
 }
+
+TEST(MemoryRedisScripts, AnswerLikeOnARealServer) { run_seeds<random_locks>(); }
+
+TEST(MemoryRedisScripts, OfANodeOfAQuorumAnswerLikeOnARealServer) { run_seeds<random_votes>(); }
 
 }  // namespace
 }  // namespace sallyport::redis_model
