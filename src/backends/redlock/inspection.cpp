@@ -258,7 +258,8 @@ void session::break_lock(const lock_name& name, fencing_token observed, break_mo
     }
   };
   ask_all([&](node_number) { return speech_->who(name.text()); },
-          [this, name = name.text(), observed, mode, majority, done, taken_away](auto said) {
+          [this, name = name.text(), observed, mode, majority, done = std::move(done),
+           taken_away](auto said) {
             const common_view all = view_of(said, name);
             const view_of_node* const holder = all.holder(majority);
             const std::uint64_t token = observed.value();
