@@ -46,6 +46,8 @@ struct contender {
   bool woken = false;     // some node did so while it was enrolling
   std::optional<question> acquire;
   std::optional<question> claim;  // or a renewal
+  time_point patient_until{};     // so long nodes that were lost may take to come back
+  bool called_nodes = false;      // those that are away were tried again for this question
   std::optional<time_point> leave_received;
 
   // The round under way, or the last one: answers to older ones do not count.

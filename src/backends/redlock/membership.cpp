@@ -106,6 +106,18 @@ node_set membership::reachable() const noexcept {
   return all;
 }
 
+void membership::expect_all() noexcept {
+  for (entry& each : nodes_) each.returning = true;
+}
+
+bool membership::majority_may_return() const noexcept {
+  const auto hopeful = std::count_if(nodes_.begin(), nodes_.end(), [](const entry& each) {
+    return each.is == state::voter || each.is == state::marking ||
+           (each.is == state::unreachable && each.returning);
+  });
+  return static_cast<unsigned>(hopeful) >= majority();
+}
+
 bool membership::durable() const noexcept {
   return reachable() != 0 && std::all_of(nodes_.begin(), nodes_.end(), [](const entry& each) {
            return each.is == state::unreachable || each.facts.durable;
@@ -306,6 +318,7 @@ membership::actions membership::node_up(node_number number, node_facts facts, ti
 
 membership::actions membership::node_down(node_number number, base::failure why, time_point now) {
   actions out;
+  nodes_[number].returning = nodes_[number].is != state::unreachable;
   nodes_[number].is = state::unreachable;
   nodes_[number].why = std::move(why);
   counted_ &= ~only(number);

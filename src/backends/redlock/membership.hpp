@@ -103,6 +103,11 @@ class membership {
   [[nodiscard]] node_set reachable() const noexcept;
   [[nodiscard]] unsigned size() const noexcept { return static_cast<unsigned>(nodes_.size()); }
   [[nodiscard]] unsigned majority() const noexcept { return size() / 2 + 1; }
+  /// Those that are not reachable are being tried again.
+  void expect_all() noexcept;
+  /// With those that are being tried again, and those that are just being marked, there would be a
+  /// majority.
+  [[nodiscard]] bool majority_may_return() const noexcept;
   /// Some node is just being marked, and may vote at once afterwards.
   [[nodiscard]] bool under_way() const noexcept { return how_many(state::marking) > 0; }
   /// How long a lease may be; what the marks say, or what new ones would.
@@ -131,8 +136,9 @@ class membership {
     node_facts facts;
     std::string mark;
     time_point quiet_until = time_point::max();  // quiet; max: not noted on it yet
-    time_point read_at{};  // quiet, priming: when it was last seen not to be a full member
-    base::failure why;     // unreachable
+    time_point read_at{};    // quiet, priming: when it was last seen not to be a full member
+    base::failure why;       // unreachable
+    bool returning = false;  // unreachable: it is being tried, and nobody knows yet
   };
 
   void judge_all(time_point now, actions& out);

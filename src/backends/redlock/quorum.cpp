@@ -35,6 +35,9 @@ constexpr int steps_per_lease = 4;
 constexpr duration notices_apart = 10ms;
 /// How often a contender bids at once when its nodes say that the lock is free.
 constexpr unsigned bids_at_once = 3;
+/// So long a question waits for nodes that are tried again: whoever finds out by asking that they
+/// were restarted should not have to ask twice.
+constexpr duration returning_patience = 500ms;
 /// After votes were split, a contender waits for a random part of this, and longer the next time.
 constexpr duration split_pause = 10ms;
 /// While the holder is somebody who does not know of the line, the first in it asks this often.
@@ -123,6 +126,8 @@ void quorum::acquire(const acquire_request& request, time_point now, quorum_acti
               .value = std::string(request.value)};
   who.may_wait = request.may_wait;
   who.acquire = contender::question{now, request.answer_by};
+  who.patient_until = std::min(request.answer_by, now + returning_patience);
+  who.called_nodes = false;
   who.told = false;
   if (who.is == phase::held) {
     if (now < who.good_until) {
@@ -185,6 +190,7 @@ void quorum::look(contender& who, time_point now, quorum_actions& out) {
 // ---- bids ----------------------------------------------------------------------------------------
 
 void quorum::bid(contender& who, time_point now, quorum_actions& out) {
+  if (count(members_.voters()) < majority() && try_again(who, now, out)) return;
   if (const auto why_not = hindrance(who, now)) {
     answer_failed(who, *why_not, out);
     return;
@@ -433,13 +439,49 @@ void quorum::lost(contender& who, time_point now, quorum_actions& out) {
   const unsigned failed = count(who.votes->failures());
   who.is = who.enrolled ? phase::queued : phase::idle;
   if (failed + majority() > size()) {
-    answer_failed(who, too_few(who, now), out);
+    if (!try_again(who, now, out)) answer_failed(who, too_few(who, now), out);
   } else if (!who.may_wait && !who.enrolled) {
     if (who.acquire) out.all.emplace_back(acquire_told{who.holder, acquire_answer(held{})});
     if (who.claim) out.all.emplace_back(renew_told{who.holder, renew_answer(gone{})});
     contenders_.erase(holder_id{who.holder});
   } else {
     enroll(who, now, out);
+  }
+}
+
+bool quorum::try_again(contender& who, time_point now, quorum_actions& out) {
+  if (!who.acquire || now >= who.patient_until) return false;
+  if (count(members_.voters()) < majority()) {
+    if (!std::exchange(who.called_nodes, true)) {
+      out.reach = true;
+      members_.expect_all();
+    }
+    if (!members_.majority_may_return()) return false;
+    postponed_.insert(who.holder);
+    return true;
+  }
+  // They came back while the round was under way.
+  if (welcomed_at_ <= who.began) return false;
+  look(who, now, out);
+  return true;
+}
+
+void quorum::resume_postponed(time_point now, quorum_actions& out) {
+  if (postponed_.empty()) return;
+  const bool there = count(members_.voters()) >= majority();
+  const bool hopeless = !there && !members_.majority_may_return();
+  for (const holder_id& each : std::vector<holder_id>(postponed_.begin(), postponed_.end())) {
+    contender* const who = find(each);
+    const bool waits =
+        who != nullptr && who->acquire && (who->is == phase::idle || who->is == phase::queued);
+    if (waits && !there && !hopeless && now < who->patient_until) continue;
+    postponed_.erase(each);
+    if (!waits) continue;
+    if (there) {
+      look(*who, now, out);
+    } else {
+      answer_failed(*who, members_.trouble(now), out);
+    }
   }
 }
 
@@ -494,7 +536,7 @@ void quorum::node_heard(node_number node, bool is_heard) noexcept {
 void quorum::enroll(contender& who, time_point now, quorum_actions& out) {
   const node_set asked = members_.voters();
   if (count(asked) < majority()) {
-    answer_failed(who, members_.trouble(now), out);
+    if (!try_again(who, now, out)) answer_failed(who, members_.trouble(now), out);
     return;
   }
   out.listen = true;
@@ -747,6 +789,7 @@ void quorum::on_timer(time_point now, quorum_actions& out) {
     each = claiming_.erase(each);
   }
   for (const holder_id& each : due) ask_the_rest(*find(each), now, out);
+  resume_postponed(now, out);
   for (node_number node = 0; node < size(); ++node) pay(node, now, out);
 }
 
@@ -755,6 +798,10 @@ time_point quorum::wake_at() const {
   for (const holder_id& each : claiming_) {
     const auto who = contenders_.find(each);
     if (who != contenders_.end()) next = std::min(next, who->second.ask_the_rest_at);
+  }
+  for (const holder_id& each : postponed_) {
+    const auto who = contenders_.find(each);
+    if (who != contenders_.end()) next = std::min(next, who->second.patient_until);
   }
   return std::min(next, *std::min_element(next_payment_.begin(), next_payment_.end()));
 }

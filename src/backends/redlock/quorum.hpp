@@ -77,6 +77,7 @@ using quorum_action = std::variant<delivery, acquire_told, renew_told, leave_tol
 struct quorum_actions {
   std::vector<quorum_action> all;
   bool listen = false;  ///< somebody waits: notices are to be heard from now on
+  bool reach = false;   ///< somebody needs the nodes that are away: try them again now
 };
 
 /// A lock that a majority of independent nodes gives, for all contenders of one client: requests of
@@ -158,6 +159,9 @@ class quorum {
   void renewed(contender& who, time_point now, quorum_actions& out);
   [[nodiscard]] bool reachability_is_known(const contender& who) const;
   void lost(contender& who, time_point now, quorum_actions& out);
+  /// Nodes were lost and are coming back: asks them again, or waits for them. False: that is no use.
+  bool try_again(contender& who, time_point now, quorum_actions& out);
+  void resume_postponed(time_point now, quorum_actions& out);
   void renewal_lost(contender& who, time_point now, quorum_actions& out);
   void heal(contender& who, time_point now, quorum_actions& out);
   void raise_answered(contender& who, const errand& why, const base::result<vote>& said,
@@ -212,10 +216,12 @@ class quorum {
   membership members_;
   base::random random_;
   std::unordered_map<backend_api::holder_id, contender> contenders_;
-  std::unordered_map<std::uint64_t, debt> settling_;     // votes given back, not yet answered
-  std::vector<std::deque<debt>> debts_;                  // by node
-  std::vector<time_point> next_payment_;                 // likewise; never later than any debt's
-  std::unordered_set<backend_api::holder_id> claiming_;  // may have to ask the rest of the nodes
+  std::unordered_map<std::uint64_t, debt> settling_;      // votes given back, not yet answered
+  std::vector<std::deque<debt>> debts_;                   // by node
+  std::vector<time_point> next_payment_;                  // likewise; never later than any debt's
+  std::unordered_set<backend_api::holder_id> claiming_;   // may have to ask the rest of the nodes
+  std::unordered_set<backend_api::holder_id> postponed_;  // wait for nodes to come back
+  time_point welcomed_at_ = time_point::min();            // when the newest voter came
   std::uint64_t last_round_ = 0;
   const duration hearing_patience_;
   node_set heard_ = 0;                   // whose notices come

@@ -247,13 +247,18 @@ void quorum::membership_answered(const errand& why, const base::result<reply>& s
 }
 
 void quorum::welcome_new_voters(node_set before, time_point now, quorum_actions& out) {
-  if ((members_.voters() & ~before) == 0) return;
+  if ((members_.voters() & ~before) == 0) {
+    resume_postponed(now, out);
+    return;
+  }
+  welcomed_at_ = now;
   // Holders take its vote, so that a bare majority does not stay one for long.
   for (auto& [holder, who] : contenders_) {
     if (who.is == phase::held && !who.renewing && now < who.good_until) heal(who, now, out);
   }
   // Waiters stand in line there, too, as soon as they ask again.
   if (count(members_.voters()) >= majority()) out.all.emplace_back(reconnected_told{});
+  resume_postponed(now, out);
 }
 
 void quorum::mark_differs(node_number node, const vote& said, time_point now, quorum_actions& out) {
@@ -273,6 +278,7 @@ void quorum::node_up(node_number node, node_facts facts, time_point now, quorum_
 
 void quorum::node_down(node_number node, base::failure why, time_point now, quorum_actions& out) {
   follow(members_.node_down(node, std::move(why), now), now, out);
+  resume_postponed(now, out);
 }
 
 }  // namespace sallyport::backends::redlock

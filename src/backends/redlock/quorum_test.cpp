@@ -192,10 +192,13 @@ TEST_F(QuorumTest, IsUnavailableWhenTooFewCouldBeRaised) {
   EXPECT_EQ(told(), "acquire unavailable") << "nobody is known to hold it";
 }
 
-TEST_F(QuorumTest, IsUnavailableAtOnceWithoutAMajorityOfVoters) {
+TEST_F(QuorumTest, IsUnavailableWithoutAMajorityOfVoters) {
   make(3, false);
   up(0);
   acquire(me);
+  EXPECT_EQ(told(), "") << "those that are away are tried once more";
+  down(1);
+  down(2);
   EXPECT_EQ(told(), "acquire unavailable");
   EXPECT_THAT(trouble, HasSubstr("1 of 3 nodes may vote"));
   EXPECT_EQ(asked(kind::bid), 0U);
@@ -205,6 +208,8 @@ TEST_F(QuorumTest, ForgetsAContenderThatNeverReachedAnybody) {
   make(3, false);
   for (const bool may_wait : {false, true}) {
     acquire(me, may_wait);
+    down(0);
+    down(1);
     ASSERT_EQ(told(), "acquire unavailable");
     EXPECT_TRUE(machine->idle()) << "the engine has nothing to take back, and will not say so";
   }

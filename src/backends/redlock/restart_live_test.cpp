@@ -131,6 +131,21 @@ TEST(DurableNodes, ThatAllRestartAtOnceGoOnWhereTheyWere) {
   EXPECT_GT(got->token(), held.token());
 }
 
+TEST(DurableNodes, ThatRestartedWhileAClientWasIdleAreNoTroubleToIt) {
+  redis_quorum nodes(3, durable);
+  nodes.initialise();
+  mutex lock{open_to_all(nodes.address()), "door", lasting(60s)};
+  token_book book;
+  for (int round = 0; round < 5; ++round) {
+    take_turns(lock, book, 1);
+    for (std::size_t node = 0; node < nodes.size(); ++node) kill_and_start(nodes, node);
+
+    auto held = lock.try_acquire();
+    ASSERT_TRUE(held);
+    book.note(*held);
+  }
+}
+
 // ---- everything is lost ----------------------------------------------------------------------------
 
 /// Restarts a node that loses its data, and shows that it grants nothing before the longest lease has

@@ -235,17 +235,22 @@ template <class Step>
 void session::step(Step&& what) {
   time_point wake;
   bool listen = false;
+  bool reach = false;
   {
     const base::mutex_lock lock(mutex_);
     quorum_actions out;
     what(machine_, lease_clock::now(), out);
     listen = out.listen;
+    reach = out.reach;
     for (quorum_action& each : out.all) to_do_.push_back(std::move(each));
     wake = machine_.wake_at();
   }
   timer_->set(wake);
   if (listen) {
     for (const auto& each : members_) each->listen();
+  }
+  if (reach) {
+    for (const auto& each : members_) each->commands().want();
   }
   work_off();
 }

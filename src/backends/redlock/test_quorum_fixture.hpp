@@ -238,6 +238,7 @@ class QuorumTest : public ::testing::Test {
     quorum_actions out;
     what(out);
     listens = listens || out.listen;
+    reaches = reaches || out.reach;
     for (quorum_action& each : out.all) note(std::move(each));
   }
 
@@ -276,6 +277,7 @@ class QuorumTest : public ::testing::Test {
   std::optional<duration> ask_again;  // of the last `waiting`
   std::string trouble;                // of the last failure
   bool listens = false;
+  bool reaches = false;
 
  private:
   static std::string in_ms(duration span) {
