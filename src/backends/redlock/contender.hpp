@@ -69,6 +69,8 @@ struct contender {
   std::uint64_t came = 0;  // its place in every node's line
   std::vector<std::optional<vote>> lines;
   node_set lines_open = 0;
+  node_set overdue = 0;  // who did not answer in time, over a connection that is still there
+  node_set unsure = 0;   // or over one that broke: it may be asked for a ticket at any time yet
 
   // Claiming.
   std::map<std::string, node_set> offers;  // by nonce

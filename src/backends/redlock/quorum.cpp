@@ -46,6 +46,10 @@ constexpr duration longest_poll = 250ms;
 /// What a new waiter is told that would not be heard yet.
 constexpr duration until_heard = 50ms;
 
+bool is_unknown(const base::result<vote>& said) {
+  return !said && said.error().code == errc::outcome_unknown;
+}
+
 duration part_of(duration span, double part) {
   return duration{static_cast<duration::rep>(static_cast<double>(span.count()) * part)};
 }
@@ -217,8 +221,9 @@ void quorum::bid_answered(contender& who, const errand& why, base::result<vote> 
                           time_point now, quorum_actions& out) {
   const bool current = who.round == why.round;
   const bool has_it = said && said->what == vote::kind::yes;
-  const bool unknown = !said && said.error().code == errc::outcome_unknown;
+  const bool unknown = is_unknown(said);
   if (!has_it && !unknown && who.ids[why.node] == why.id) who.ids[why.node].clear();
+  if (unknown && who.is == phase::leaving) owe(why.node, late_vote(who, why.id, now));
   if (said && said->what == vote::kind::not_a_member) mark_differs(why.node, *said, now, out);
   if (said && said->what == vote::kind::handed_over) offered(who, why.node, said->nonce, now, out);
   if (!current || !who.votes) return;
@@ -515,9 +520,10 @@ void quorum::heal_answered(contender& who, const errand& why, const base::result
                            time_point now, quorum_actions& out) {
   if (said && said->what == vote::kind::not_a_member) mark_differs(why.node, *said, now, out);
   if (said && said->what == vote::kind::yes) return;
+  if (is_unknown(said) && who.is == phase::leaving) owe(why.node, late_vote(who, why.id, now));
   if (who.ids[why.node] != why.id) return;
   who.ids[why.node].clear();
-  if (said || said.error().code != errc::outcome_unknown) return;
+  if (!is_unknown(said)) return;
   give_back_at(why.node, who, why.id, now, out);
   owe(why.node, late_vote(who, why.id, now));
 }
@@ -563,6 +569,7 @@ void quorum::enqueue_answered(contender& who, const errand& why, base::result<vo
                               time_point now, quorum_actions& out) {
   if (said && said->what == vote::kind::not_a_member) mark_differs(why.node, *said, now, out);
   if (said && said->what == vote::kind::handed_over) offered(who, why.node, said->nonce, now, out);
+  if (is_unknown(said)) ticket_in_doubt(who, why.node, now);
   if (who.round != why.round || who.is != phase::enrolling) return;
   who.lines_open &= ~only(why.node);
   if (said && said->what != vote::kind::not_a_member) who.lines[why.node] = std::move(*said);

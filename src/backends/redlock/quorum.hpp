@@ -191,6 +191,9 @@ class quorum {
                     quorum_actions& out);
   /// A vote of which a connection that broke may yet make one.
   [[nodiscard]] static debt late_vote(const contender& who, const std::string& id, time_point now);
+  /// Likewise a ticket, and what is handed over to whoever has it.
+  [[nodiscard]] static debt late_ticket(const contender& who, time_point now);
+  void ticket_in_doubt(contender& who, node_number node, time_point now);
   void settled(const errand& why, bool heard);
   void owe(node_number node, debt what);
   void pay(node_number node, time_point now, quorum_actions& out);

@@ -343,6 +343,93 @@ TEST_F(QuorumTest, RepeatsItsFarewellWhereABidMayYetArrive) {
   EXPECT_TRUE(machine->idle());
 }
 
+TEST_F(QuorumTest, RepeatsItsFarewellWhereABidWasLostAfterIt) {
+  make(3);
+  acquire(me);
+  withdraw(me);
+  down(1);
+  const std::string id = answer(kind::bid, 1, unknown());
+  up(1);
+  answer_all(kind::leave, 7, left(false));
+  answer_all(kind::bid, 5, no());
+
+  pass(lease / 2);
+
+  EXPECT_EQ(farewell_in(take(kind::settle, 1)).id, id);
+  pass(lease);
+  EXPECT_TRUE(machine->idle());
+}
+
+TEST_F(QuorumTest, RepeatsItsWithdrawalWhereATicketMayYetBeTaken) {
+  make(3);
+  acquire(me);
+  answer_all(kind::bid, 7, no());
+  down(1);
+  answer(kind::enqueue, 1, unknown());
+  up(1);
+  answer_all(kind::enqueue, 5, in_line(false, false));
+  answer_all(kind::settle, asked(kind::settle), left(false));
+  ASSERT_THAT(told(), HasSubstr("acquire waiting"));
+  withdraw(me);
+  answer_all(kind::leave, 7, left(false));
+  ASSERT_THAT(told(), HasSubstr("leave"));
+
+  pass(lease);
+
+  EXPECT_EQ(asked(kind::settle), only(1));
+  EXPECT_EQ(farewell_in(take(kind::settle, 1)).withdraw, "w");
+  EXPECT_FALSE(machine->idle());
+  pass(ticket);
+  EXPECT_TRUE(machine->idle());
+}
+
+TEST_F(QuorumTest, RepeatsItsWithdrawalWhereTheConnectionBrokeAfterItsQuestion) {
+  make(3);
+  acquire(me);
+  answer_all(kind::bid, 7, no());
+  answer(kind::enqueue, 1, unknown());
+  answer_all(kind::enqueue, 5, in_line(false, false));
+  answer_all(kind::settle, asked(kind::settle), left(false));
+  down(1);
+  up(1);
+  withdraw(me);
+  answer_all(kind::leave, 7, left(false));
+
+  pass(lease);
+
+  EXPECT_EQ(farewell_in(take(kind::settle, 1)).withdraw, "w");
+}
+
+TEST_F(QuorumTest, RepeatsAWithdrawalThatWaitedForTheNextConnection) {
+  make(3);
+  acquire(me);
+  answer_all(kind::bid, 7, no());
+  withdraw(me);
+  answer(kind::enqueue, 1, unknown());
+  down(1);
+  up(1);
+  answer_all(kind::leave, 7, left(false));
+  answer_all(kind::settle, asked(kind::settle), left(false));
+
+  pass(lease);
+
+  EXPECT_EQ(farewell_in(take(kind::settle, 1)).withdraw, "w");
+}
+
+TEST_F(QuorumTest, WithdrawsOnceBehindAQuestionThatIsSlow) {
+  make(3);
+  acquire(me);
+  answer_all(kind::bid, 7, no());
+  answer(kind::enqueue, 1, unknown());
+  answer_all(kind::enqueue, 5, in_line(false, false));
+  answer_all(kind::settle, asked(kind::settle), left(false));
+  withdraw(me);
+
+  answer_all(kind::leave, 7, left());
+
+  EXPECT_TRUE(machine->idle()) << "over the same connection nothing comes after it";
+}
+
 TEST_F(QuorumTest, WithdrawsInTheMiddleOfAClaim) {
   make(3);
   queue(me);

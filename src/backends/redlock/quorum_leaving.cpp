@@ -72,6 +72,7 @@ void quorum::leave(const leave_request& request, bool withdraw, time_point now,
                         .withdraw = line_too}),
          {errand::kind::leave, node, who.holder, who.round, id}, request.answer_by, out);
     if (!id.empty() && (unknown & only(node)) != 0) owe(node, late_vote(who, id, now));
+    if ((who.unsure & only(node)) != 0) owe(node, late_ticket(who, now));
   }
   conclude_leave(who, now, out);
 }
@@ -142,6 +143,27 @@ quorum::debt quorum::late_vote(const contender& who, const std::string& id, time
           .pause = lease / 4,
           .next = now + lease / 4,
           .until = now + lease};
+}
+
+quorum::debt quorum::late_ticket(const contender& who, time_point now) {
+  return {.name = who.what.name,
+          .contender = who.what.contender,
+          .id = {},
+          .withdraw = true,
+          .pause = who.what.lease_length / 4,
+          .next = now + who.what.lease_length / 4,
+          .until = now + who.what.ticket_length};
+}
+
+void quorum::ticket_in_doubt(contender& who, node_number node, time_point now) {
+  if ((members_.reachable() & only(node)) != 0) {
+    // A farewell comes after it, as long as they share the connection.
+    who.overdue |= only(node);
+    return;
+  }
+  who.unsure |= only(node);
+  // Its farewell may have waited for the next connection.
+  if (who.is == phase::leaving) owe(node, late_ticket(who, now));
 }
 
 void quorum::give_back_at(node_number node, contender& who, const std::string& id, time_point now,
@@ -278,6 +300,11 @@ void quorum::node_up(node_number node, node_facts facts, time_point now, quorum_
 
 void quorum::node_down(node_number node, base::failure why, time_point now, quorum_actions& out) {
   follow(members_.node_down(node, std::move(why), now), now, out);
+  for (auto& [holder, who] : contenders_) {
+    if ((who.overdue & only(node)) == 0) continue;
+    who.overdue &= ~only(node);
+    ticket_in_doubt(who, node, now);
+  }
   resume_postponed(now, out);
 }
 

@@ -82,6 +82,7 @@ inline std::string name_of(kind what) {
 class QuorumTest : public ::testing::Test {
  protected:
   static constexpr duration lease = 3s;
+  static constexpr duration ticket = 9s;
   const holder_id me{1, 1};
   const holder_id other{2, 2};
 
@@ -107,7 +108,7 @@ class QuorumTest : public ::testing::Test {
                         .holder = who,
                         .lease_length = lease_length,
                         .claim_window = 1s,
-                        .ticket_length = 9s,
+                        .ticket_length = ticket,
                         .may_wait = may_wait,
                         .token_count = tokens,
                         .value = {},
