@@ -135,7 +135,9 @@ class quorum {
     bool withdraw = false;
     duration pause{};
     time_point next{};
-    time_point until{};
+    time_point until{};  ///< what is executed later than this is left to lapse
+    duration life{};     ///< how long it would take to
+    bool paid = false;   ///< also at the end
   };
 
   // Rounds.

@@ -343,6 +343,62 @@ TEST_F(QuorumTest, RepeatsItsFarewellWhereABidMayYetArrive) {
   EXPECT_TRUE(machine->idle());
 }
 
+TEST_F(QuorumTest, OwesAFarewellToANodeThatWasAwayUntilTheEnd) {
+  make(3);
+  acquire(me);
+  down(1);
+  const std::string id = answer(kind::bid, 1, unknown());
+  withdraw(me);
+  answer_all(kind::leave, 5, left(false));
+  answer_all(kind::bid, 5, no());
+  pass(ticket + lease);
+  ASSERT_EQ(asked(kind::settle), 0U);
+  EXPECT_FALSE(machine->idle()) << "the bid may have been executed a moment ago";
+
+  up(1);
+
+  EXPECT_EQ(farewell_in(take(kind::settle, 1)).id, id);
+  EXPECT_TRUE(machine->idle());
+}
+
+TEST_F(QuorumTest, ForgetsWhatItOwesToANodeThatStaysAway) {
+  make(3);
+  acquire(me);
+  down(1);
+  answer(kind::bid, 1, unknown());
+  withdraw(me);
+  answer_all(kind::leave, 5, left(false));
+  answer_all(kind::bid, 5, no());
+
+  pass(2 * ticket + lease);
+
+  EXPECT_TRUE(machine->idle()) << "it has lapsed by itself";
+}
+
+TEST_F(QuorumTest, GivesEveryFarewellOnceMoreAtItsEnd) {
+  make(3);
+  std::string id;
+  for (const holder_id& who : {me, other}) {
+    acquire(who, true, 1, who == me ? lease : lease * 2 / 3);
+    const std::string last = answer(kind::bid, 1, unknown());
+    if (who == me) id = last;
+    withdraw(who);
+    answer_all(kind::leave, 7, left(false));
+    answer_all(kind::bid, 5, no());
+    pass(who == me ? 1200ms : 100ms);
+  }
+  // From now on they are not due together.
+  down(1);
+  up(1);
+  pass(lease);
+  EXPECT_TRUE(machine->idle());
+
+  const delivery last = under_way.back();
+
+  EXPECT_EQ(farewell_in(last).id, id);
+  EXPECT_GE(last.answer_by - 2s, time_point{1000h} + lease) << "after all that it may be about";
+}
+
 TEST_F(QuorumTest, RepeatsItsFarewellWhereABidWasLostAfterIt) {
   make(3);
   acquire(me);

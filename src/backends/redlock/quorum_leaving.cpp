@@ -22,6 +22,11 @@ constexpr std::size_t most_debts = 4096;
 constexpr duration shortest_pause = 100ms;
 constexpr duration membership_patience = 2s;
 
+/// Of whatever a contender may leave on a node.
+duration longest_life(const contender& who) {
+  return std::max(who.what.lease_length, who.what.ticket_length);
+}
+
 }  // namespace
 
 // ---- leaving -------------------------------------------------------------------------------------
@@ -49,6 +54,7 @@ void quorum::leave(const leave_request& request, bool withdraw, time_point now,
   const std::string nonce = hands_over ? fresh() : std::string();
   const bool line_too = withdraw || who.enrolled;
   const node_set reachable = members_.reachable();
+  const duration life = longest_life(who);
   for (node_number node = 0; node < size(); ++node) {
     const std::string id = std::exchange(who.ids[node], {});
     if (id.empty() && !line_too) continue;
@@ -57,7 +63,8 @@ void quorum::leave(const leave_request& request, bool withdraw, time_point now,
                     .id = id,
                     .withdraw = line_too,
                     .pause = who.what.lease_length / 4,
-                    .until = now + std::max(who.what.lease_length, who.what.ticket_length)};
+                    .until = now + life,
+                    .life = life};
     if ((reachable & only(node)) == 0) {
       owe(node, what);
       continue;
@@ -85,13 +92,15 @@ void quorum::leave_answered(contender& who, const errand& why, base::result<bool
     (*said ? who.leave_yes : who.leave_no) |= only(why.node);
   } else {
     // A hand-over is not sent twice: what is repeated only gives back.
+    const duration life = longest_life(who);
     owe(why.node, {.name = who.what.name,
                    .contender = who.what.contender,
                    .id = why.id,
                    .withdraw = true,
                    .pause = who.what.lease_length / 4,
                    .next = now + shortest_pause,
-                   .until = now + std::max(who.what.lease_length, who.what.ticket_length)});
+                   .until = now + life,
+                   .life = life});
   }
   conclude_leave(who, now, out);
 }
@@ -142,17 +151,21 @@ quorum::debt quorum::late_vote(const contender& who, const std::string& id, time
           .id = id,
           .pause = lease / 4,
           .next = now + lease / 4,
-          .until = now + lease};
+          .until = now + lease,
+          .life = lease};
 }
 
 quorum::debt quorum::late_ticket(const contender& who, time_point now) {
+  // Tickets may be short; what comes late does not come sooner for that.
+  const duration life = longest_life(who);
   return {.name = who.what.name,
           .contender = who.what.contender,
           .id = {},
           .withdraw = true,
           .pause = who.what.lease_length / 4,
           .next = now + who.what.lease_length / 4,
-          .until = now + who.what.ticket_length};
+          .until = now + life,
+          .life = life};
 }
 
 void quorum::ticket_in_doubt(contender& who, node_number node, time_point now) {
@@ -211,6 +224,7 @@ void quorum::pay(node_number node, time_point now, quorum_actions& out) {
     if (now >= each.next) {
       each.next = now + each.pause;
       if (reachable) {
+        each.paid = now >= each.until;
         send(node,
              speech_.leave({.name = each.name,
                             .contender = each.contender,
@@ -219,10 +233,10 @@ void quorum::pay(node_number node, time_point now, quorum_actions& out) {
              {errand::kind::settle, node, {}, 0, each.id}, now + membership_patience, out);
       }
     }
-    next_payment_[node] = std::min(next_payment_[node], each.next);
+    if (!each.paid) next_payment_[node] = std::min(next_payment_[node], each.next);
   }
-  // Once more at the end, then it has lapsed by itself.
-  std::erase_if(all, [&](const debt& each) { return now >= each.until; });
+  // Whoever could not be told at the end is told when it is there again, while it can matter.
+  std::erase_if(all, [&](const debt& each) { return each.paid || now >= each.until + each.life; });
   if (all.empty()) next_payment_[node] = time_point::max();
 }
 
