@@ -212,8 +212,10 @@ void membership::be_quiet(node_number number, const std::optional<node_mark>& no
         std::chrono::microseconds{static_cast<std::int64_t>(noted->quiet_since_us) -
                                   (ours + clocks_.least_us)} +
         quiet_time();
-    // More than that: the others' clocks were set back meanwhile.
-    if (left <= 2 * quiet_time()) {
+    // More than that: the others' clocks were set back meanwhile. What is noted now counts from the
+    // latest of them, so it must not be too late for the next look, however far they are apart.
+    const duration apart = std::chrono::microseconds{clocks_.most_us - clocks_.least_us};
+    if (left <= apart + 2 * quiet_time()) {
       which.quiet_until = now + std::max(left, duration::zero());
       return;
     }
@@ -384,6 +386,8 @@ membership::actions membership::clock_read(node_number number, std::uint64_t rea
                                            std::optional<std::uint64_t> server_us, time_point now) {
   actions out;
   if (reading != clocks_.reading || clocks_known() || !server_us) return out;
+  // Too long ago to say what time it is now: this client was frozen, and asks again.
+  if (now > clocks_.asked_at + retry_pause) return out;
   // It read its clock at some moment between our question and now.
   const auto theirs = static_cast<std::int64_t>(*server_us);
   const std::int64_t least = theirs - microseconds_of(now.time_since_epoch());

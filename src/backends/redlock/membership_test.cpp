@@ -404,6 +404,35 @@ TEST_F(MembershipTest, NotesItAnewWhenTheClocksWereSetBack) {
   EXPECT_EQ(members->wake_at(), now + 12s);
 }
 
+TEST_F(MembershipTest, NotesItOnceAlsoWhenTheClocksAreFarApart) {
+  make(3);
+  up_all_but(only(1));
+  const actions asked = up(1, "");
+  std::ignore = members->clock_read(0, asked.clock_reading, server_us() + 3'600'000'000, now);
+  const actions noted = members->clock_read(2, asked.clock_reading, server_us(), now);
+  ASSERT_EQ(noted.adopt.size(), 1U);
+
+  const actions after = members->adopted(1, noted.adopt[0].mark, now);
+
+  EXPECT_THAT(after.adopt, IsEmpty());
+  EXPECT_EQ(members->wake_at(), now + 1h + 12s) << "by the latest clock to the earliest";
+}
+
+TEST_F(MembershipTest, AsksForTheClocksAgainWhenItWasFrozenMeanwhile) {
+  make(3);
+  up_all_but(only(1));
+  const actions asked = up(1, "");
+  now += 60s;
+
+  for (const node_number node : {0U, 2U}) {
+    EXPECT_THAT(members->clock_read(node, asked.clock_reading, server_us(), now).adopt, IsEmpty())
+        << "that may have been the time a minute ago";
+  }
+  note(pass(0s));
+
+  EXPECT_EQ(members->wake_at(), now + 12s);
+}
+
 TEST_F(MembershipTest, AsksForTheClocksAgainWhenOneDidNotAnswer) {
   make(3);
   up_all_but(only(1));
