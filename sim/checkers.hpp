@@ -47,6 +47,11 @@ class store_checker {
                 const std::vector<backends::memory::notice>& notices, time_point store_now);
   void noticed(const std::vector<backends::memory::notice>& notices, time_point store_now);
 
+  /// A quorum has no store that knows: the contender's own machine gave it these tokens, in a round
+  /// that began at `since`. The same tokens may be told to the same contender again.
+  void quorum_granted(std::size_t lock, const backend_api::holder_id& who,
+                      const backend_api::token_block& tokens, std::uint64_t since);
+
   /// When (as a sequence number) the store reserved this token for this name; nullopt: never.
   [[nodiscard]] std::optional<std::uint64_t> drawn(std::size_t lock, fencing_token token) const;
   [[nodiscard]] std::uint64_t next_sequence() noexcept { return ++sequence_; }
@@ -78,6 +83,7 @@ class store_checker {
   struct block {
     fencing_token last;
     std::uint64_t sequence = 0;
+    backend_api::holder_id owner{};  // quorum
   };
 
   void granted(std::size_t lock, const backend_api::holder_id& who, std::uint64_t client,
@@ -134,6 +140,7 @@ class turn_checker {
     true_time foreigner_until = 0;
   };
 
+  void count_quorum_overlap();
   void check_tokens(const turn& fresh);
   void observe(turn& one, time_point now, time_point wakes_at, bool served_timers, bool news_told);
 

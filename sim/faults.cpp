@@ -37,10 +37,11 @@ void fault_maker::strike(fault which) {
   const auto thaw = [weak = std::weak_ptr{victim}] {
     if (const auto self = weak.lock()) self->thaw();
   };
+  if (quorum_ != nullptr && strike_quorum(which, *victim)) return;
   switch (which) {
     case fault::reset:
-      victim->connections()->reset();
-      if (shared_.random.chance(0.3)) victim->connections()->reset_notices();
+      victim->connections().front()->reset();
+      if (shared_.random.chance(0.3)) victim->connections().front()->reset_notices();
       return;
     case fault::cut_to_store:
       shared_.count.add(counter::cut_to_store);
@@ -141,6 +142,8 @@ void fault_maker::strike(fault which) {
     case fault::stop_after_commit:
     case fault::commit_fails:
     case fault::reserve_fails:
+    case fault::eviction:
+    case fault::locks_lost:
     case fault::number_of_faults:
       return;
     case fault::power_cut:
@@ -152,10 +155,10 @@ void fault_maker::strike(fault which) {
 void fault_maker::cut(process& victim, bool to_store, bool from_store) {
   shared_.note("process # is cut off: # #", static_cast<std::int64_t>(victim.number()),
                to_store ? 1 : 0, from_store ? 1 : 0);
-  victim.connections()->cut(to_store, from_store);
-  shared_.loop.after(
-      draw_between(shared_.random, duration{0}, 2 * shared_.plan.lease),
-      [connections = victim.connections()->shared_from_this()] { connections->heal(); });
+  link* const one = victim.connections().front();
+  one->cut(to_store, from_store);
+  shared_.loop.after(draw_between(shared_.random, duration{0}, 2 * shared_.plan.lease),
+                     [connections = one->shared_from_this()] { connections->heal(); });
 }
 
 void fault_maker::kill(const std::shared_ptr<process>& victim) {
@@ -210,8 +213,8 @@ void fault_maker::restart_store(bool keeps_data) {
   network_->stop();
   if (!keeps_data) redis_->lose_data();
   for (const auto& each : processes_) {
-    each->connections()->reset();
-    each->connections()->reset_notices();
+    each->connections().front()->reset();
+    each->connections().front()->reset_notices();
   }
   shared_.loop.after(draw_between(shared_.random, duration{0}, shared_.plan.lease), [this] {
     shared_.note("the store is up again");
@@ -229,7 +232,8 @@ void fault_maker::change_drift(std::int64_t largest) {
   const std::uint64_t chosen = shared_.random.below(processes_.size() + 1);
   const std::int64_t drift = draw_drift(largest);
   if (chosen == processes_.size()) {
-    network_->clock().set_drift(shared_.loop.now(), drift);
+    server& drifts = quorum_ != nullptr ? quorum_->some_node() : *network_;
+    drifts.clock().set_drift(shared_.loop.now(), drift);
     return;
   }
   // A stopped clock goes on with its own process only.
@@ -268,10 +272,16 @@ void fault_maker::heal() {
     network_->resume();
     network_->clock().set_drift(shared_.loop.now(), draw_drift(drift_in_model));
   }
+  if (quorum_ != nullptr) {
+    quorum_->heal();
+    for (std::size_t i = 0; i < quorum_->size(); ++i) {
+      quorum_->node(i).clock().set_drift(shared_.loop.now(), draw_drift(drift_in_model));
+    }
+  }
   for (const auto& each : processes_) {
-    if (network_ != nullptr) {
+    if (local_ == nullptr) {
       each->clock().set_drift(shared_.loop.now(), draw_drift(drift_in_model));
-      each->connections()->heal();
+      for (link* const one : each->connections()) one->heal();
     }
     each->thaw();
     each->rearm();

@@ -4,6 +4,7 @@
 #include "sim/local_node.hpp"
 #include "sim/process.hpp"
 #include "sim/redis_node.hpp"
+#include "sim/redlock_store.hpp"
 #include "sim/store.hpp"
 
 #include <functional>
@@ -17,17 +18,25 @@ namespace sallyport::sim {
 /// Thread safety: none. Must outlive the loop's events.
 class fault_maker {
  public:
+  /// What may be struck besides processes. One of `network`, `quorum` and `local` is there: the store
+  /// that `truth` is. `redis`: the first, if it is that.
+  struct victims {
+    store& truth;
+    server* network = nullptr;
+    redis_node* redis = nullptr;
+    redlock_store* quorum = nullptr;
+    local_node* local = nullptr;
+  };
+
   /// `spawn` starts a new process in place of one that was killed.
-  /// One of `network` and `local` is there: the store that `truth` is. `redis`: the former, if it is
-  /// that.
-  fault_maker(context& shared, store& truth, remote_store* network, redis_node* redis,
-              local_node* local, std::vector<std::shared_ptr<process>>& processes,
-              std::function<void()> spawn)
+  fault_maker(context& shared, const victims& whom,
+              std::vector<std::shared_ptr<process>>& processes, std::function<void()> spawn)
       : shared_(shared),
-        truth_(truth),
-        network_(network),
-        redis_(redis),
-        local_(local),
+        truth_(whom.truth),
+        network_(whom.network),
+        redis_(whom.redis),
+        quorum_(whom.quorum),
+        local_(whom.local),
         processes_(processes),
         spawn_(std::move(spawn)) {}
 
@@ -42,6 +51,14 @@ class fault_maker {
  private:
   void plan_next(fault which);
   void strike(fault which);
+  /// Faults of connections and nodes, where there are many of them. False: it is none of these.
+  bool strike_quorum(fault which, process& victim);
+  void cut_some_nodes(process& victim, bool to_store, bool from_store);
+  void pause_some_node();
+  /// With a life of its own, or with less than it had.
+  void restart_some_node(bool keeps_data);
+  void end_connections_to(std::size_t node);
+  void step_clock_of_some_node();
   void cut(process& victim, bool to_store, bool from_store);
   void kill(const std::shared_ptr<process>& victim);
   void plan_restart();
@@ -55,8 +72,9 @@ class fault_maker {
 
   context& shared_;
   store& truth_;
-  remote_store* network_;
+  server* network_;
   redis_node* redis_;
+  redlock_store* quorum_;
   local_node* local_;
   std::vector<std::shared_ptr<process>>& processes_;
   std::function<void()> spawn_;

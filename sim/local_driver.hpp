@@ -35,7 +35,7 @@ class local_driver final : public store_driver, private backends::local::peer_wa
   [[nodiscard]] bool idle() const noexcept override { return pending_.empty(); }
   void answer_overdue() override;
   void die() override;
-  [[nodiscard]] link* connections() noexcept override { return nullptr; }
+  [[nodiscard]] std::vector<link*> connections() override { return {}; }
 
   [[nodiscard]] const sallyport::capabilities& capabilities() const override {
     return capabilities_;

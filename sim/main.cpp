@@ -29,12 +29,13 @@ constexpr std::uint32_t most_jobs = 64;
 void print_usage(std::FILE* where) {
   std::fputs(
       "usage: sim --seed N [--verbose | --trace]\n"
-      "       sim --seeds N [--first K] [--jobs J] [--keep-going]\n"
+      "       sim --seeds N [--first K] [--jobs J] [--only STORE] [--keep-going]\n"
       "\n"
       "  --seed N     run one seed and say how it ended\n"
       "  --verbose    print what the seed has drawn, and the counters\n"
       "  --trace      also print every step to stderr\n"
       "  --seeds N    run N seeds, from K on (default 1), in J processes (default 1)\n"
+      "  --only STORE of these seeds those on network, local, redis or redlock\n"
       "  --keep-going run all seeds, and name each that failed\n"
       "\n"
       "Exit status: 0 when every check held, 1 when one was violated, 64 on a wrong call.\n",
@@ -59,6 +60,7 @@ struct arguments {
   bool verbose = false;
   bool trace = false;
   bool keep_going = false;
+  std::string_view only;  // empty: all stores
 };
 
 void print_counters(const counters& count) {
@@ -96,6 +98,7 @@ void work(report* reports, std::uint32_t mine, const arguments& wanted) {
   };
   for (std::uint64_t i = mine; i < wanted.seeds && !anybody_failed(); i += wanted.jobs) {
     const std::uint64_t seed = wanted.first + i;
+    if (!wanted.only.empty() && store_of(seed) != wanted.only) continue;
     own.seed_under_way = seed;
     const outcome ended = simulate(seed);
     own.count += ended.count;
@@ -226,6 +229,10 @@ bool parse(int count, char** values, arguments& out) {
       if (name == "--seed") good = parse(value, out.seed.emplace());
       if (name == "--seeds") good = parse(value, out.seeds) && out.seeds > 0;
       if (name == "--first") good = parse(value, out.first);
+      if (name == "--only") {
+        out.only = value;
+        good = value == "network" || value == "local" || value == "redis" || value == "redlock";
+      }
       if (name == "--jobs") good = parse(value, out.jobs) && out.jobs > 0 && out.jobs <= most_jobs;
       if (!good) return false;
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend_api/requests.hpp"
+#include "backends/redis/reply.hpp"
 #include "base/result.hpp"
 #include "sim/clock.hpp"
 #include <sallyport/types.hpp>
@@ -57,6 +58,8 @@ struct reply {
   bool unheard = false;                   ///< as in the request
   /// Redis: the server does not know the script of this request.
   std::shared_ptr<const request> unknown_script{};
+  /// A node of a quorum: its very words.
+  std::shared_ptr<const backends::redis::reply> raw{};
   /// Redis: a heartbeat found that something has changed, and is to be asked in full.
   std::shared_ptr<const request> ask_in_full{};
 };

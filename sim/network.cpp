@@ -41,11 +41,16 @@ void link::send(std::vector<request> batch) {
   if (shared_.strikes(fault::lose_request)) {
     shared_.count.add(counter::request_lost);
     shared_.note("a request of client # is lost", static_cast<std::int64_t>(client_));
+    to_store_.stalled = how_ == carriage::stream;
     return;
   }
+  if (to_store_.stalled) return;
   duration delay = draw_delay(fault::slow_message, counter::request_slow);
   if (to_store_.cut) {
-    if (!shared_.random.chance(share_sent_again)) return;
+    if (!shared_.random.chance(share_sent_again)) {
+      to_store_.stalled = how_ == carriage::stream;
+      return;
+    }
     delay += draw_between(shared_.random, duration{0}, 2 * shared_.plan.lease);
   }
   if (shared_.strikes(fault::double_request)) {
@@ -67,7 +72,18 @@ void link::send(std::vector<request> batch) {
 
 void link::arrive_at_store(const std::vector<request>& batch, sender by, bool late) {
   if (by.store_life != store_.life()) return;
-  if (to_store_.cut && !shared_.random.chance(share_sent_again)) return;
+  if (by.connection != epoch_ && !late && how_ == carriage::stream) {
+    const auto when = late_in_order(by.connection);
+    if (!when) return;
+    shared_.count.add(counter::request_late);
+    shared_.loop.at(
+        *when, [self = shared_from_this(), batch, by] { self->arrive_at_store(batch, by, true); });
+    return;
+  }
+  // As a stream it has met the cut when it was sent.
+  if (to_store_.cut && how_ == carriage::messages && !shared_.random.chance(share_sent_again)) {
+    return;
+  }
   if (by.connection != epoch_ && !late) {
     if (!shared_.random.chance(share_executed_late)) return;
     shared_.count.add(counter::request_late);
@@ -77,6 +93,13 @@ void link::arrive_at_store(const std::vector<request>& batch, sender by, bool la
     return;
   }
   store_.arrive([self = shared_from_this(), batch, by] { self->serve(batch, by.connection); });
+}
+
+std::optional<true_time> link::late_in_order(std::uint64_t connection) {
+  direction& rest = old_[connection];
+  rest.stalled = rest.stalled || !shared_.random.chance(share_executed_late);
+  if (rest.stalled) return std::nullopt;
+  return in_order(rest, draw_between(shared_.random, duration{0}, 2 * shared_.plan.lease));
 }
 
 void link::serve(const std::vector<request>& batch, std::uint64_t sent_by) {
@@ -90,11 +113,16 @@ void link::send_back(std::vector<reply> batch) {
   if (shared_.strikes(fault::lose_reply)) {
     shared_.count.add(counter::reply_lost);
     shared_.note("a reply to client # is lost", static_cast<std::int64_t>(client_));
+    from_store_.stalled = how_ == carriage::stream;
     return;
   }
+  if (from_store_.stalled) return;
   duration delay = draw_delay(fault::slow_message, counter::request_slow);
   if (from_store_.cut) {
-    if (!shared_.random.chance(share_sent_again)) return;
+    if (!shared_.random.chance(share_sent_again)) {
+      from_store_.stalled = how_ == carriage::stream;
+      return;
+    }
     delay += draw_between(shared_.random, duration{0}, 2 * shared_.plan.lease);
   }
   shared_.loop.at(
@@ -164,6 +192,8 @@ void link::try_to_connect() {
   connected_ = true;
   to_store_.last = shared_.loop.now();
   from_store_.last = shared_.loop.now();
+  to_store_.stalled = false;
+  from_store_.stalled = false;
   shared_.note("client # is connected", static_cast<std::int64_t>(client_));
   store_.greet();
   user_->connection_begins();

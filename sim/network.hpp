@@ -5,7 +5,9 @@
 #include "sim/store_node.hpp"
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,12 +27,21 @@ class link_user {
   virtual void connection_ends(std::uint64_t ended) = 0;
   /// Either connection is back: notices may have been missed.
   virtual void connection_begins() = 0;
+  /// Redis: messages of a channel come from now on, again or for the first time.
+  virtual void line_begins() { connection_begins(); }
+  /// Redis: and no longer, until it begins again.
+  virtual void line_ends() {}
   /// Redis: something was published on a channel of this process.
   virtual void message_arrives(const std::string& /*channel*/, const std::string& /*payload*/) {}
 
  protected:
   ~link_user() = default;
 };
+
+/// How requests and replies travel. `messages`: each has a fate of its own, which is worse than TCP.
+/// `stream`: as TCP; what is lost is lost with all that follows it on its connection, and what is
+/// executed late of an old connection is so in order, up to the first that is not.
+enum class carriage : std::uint8_t { messages, stream };
 
 /// A process's two connections to the store: one for requests and their replies, in order, and one
 /// for notices. Bytes of a closed connection may still arrive at the store, late; nothing of it
@@ -39,8 +50,9 @@ class link_user {
 /// Thread safety: none.
 class link : public notice_listener, public std::enable_shared_from_this<link> {
  public:
-  link(context& shared, remote_store& store, client_number client) noexcept
-      : shared_(shared), store_(store), client_(client) {}
+  link(context& shared, server& store, client_number client,
+       carriage how = carriage::messages) noexcept
+      : shared_(shared), store_(store), client_(client), how_(how) {}
 
   void attach(link_user* user) noexcept { user_ = user; }
   [[nodiscard]] bool connected() const noexcept { return connected_; }
@@ -64,7 +76,8 @@ class link : public notice_listener, public std::enable_shared_from_this<link> {
  protected:
   struct direction {
     bool cut = false;
-    true_time last = 0;  // nothing overtakes this
+    true_time last = 0;    // nothing overtakes this
+    bool stalled = false;  // stream: nothing comes through until the connection is made anew
   };
 
   [[nodiscard]] duration draw_delay(fault slow, counter counted);
@@ -83,6 +96,8 @@ class link : public notice_listener, public std::enable_shared_from_this<link> {
     std::uint64_t store_life = 0;
   };
 
+  /// Of an old connection, as a stream: when it is executed; nothing: never.
+  [[nodiscard]] std::optional<true_time> late_in_order(std::uint64_t connection);
   void arrive_at_store(const std::vector<request>& batch, sender by, bool late);
   void serve(const std::vector<request>& batch, std::uint64_t sent_by);
   void send_back(std::vector<reply> batch);
@@ -90,12 +105,14 @@ class link : public notice_listener, public std::enable_shared_from_this<link> {
   void try_to_connect();
 
   context& shared_;
-  remote_store& store_;
+  server& store_;
   client_number client_;
+  const carriage how_;
   link_user* user_ = nullptr;
   direction to_store_;
   direction from_store_;
-  std::uint64_t epoch_ = 1;  // 0: no connection
+  std::map<std::uint64_t, direction> old_;  // stream: what is left of connections that ended
+  std::uint64_t epoch_ = 1;                 // 0: no connection
   bool connected_ = false;
   bool connecting_ = false;
   bool subscribed_ = true;

@@ -53,6 +53,8 @@ constexpr std::array<fault_info, fault_count> faults = {{
     {"data_loss", 0.3},
     {"flush_all", 0.1},
     {"foreign_delete", 0.2},
+    {"eviction", 0.3},
+    {"locks_lost", 0.5},
 }};
 
 /// What can happen on one machine; the last only outside of the model.
@@ -81,6 +83,23 @@ constexpr std::array redis_faults = {
 constexpr std::array redis_faults_out_of_model = {
     fault::store_clock_step, fault::big_drift, fault::break_at_once, fault::stop_clock,
     fault::data_loss,        fault::flush_all, fault::foreign_delete};
+
+/// What can happen to the nodes of a quorum, one at a time. Data are lost on fewer nodes than a
+/// majority, and never in silence: so that is within the model.
+constexpr std::array redlock_faults = {
+    fault::lose_request,  fault::lose_reply,     fault::slow_message,  fault::lose_notice,
+    fault::slow_notice,   fault::reset_on_send,  fault::pause_at_step, fault::reset,
+    fault::cut_to_store,  fault::cut_from_store, fault::partition,     fault::pause,
+    fault::kill,          fault::suspend,        fault::drift,         fault::store_pause,
+    fault::store_restart, fault::break_safely,   fault::script_flush,  fault::foreign_lock,
+    fault::data_loss,     fault::flush_all,      fault::eviction};
+constexpr std::array redlock_faults_out_of_model = {fault::store_clock_step, fault::big_drift,
+                                                    fault::break_at_once,    fault::stop_clock,
+                                                    fault::foreign_delete,   fault::locks_lost};
+/// A round is several messages on each of several connections.
+constexpr double redlock_message_faults = 0.3;
+constexpr double redlock_share_out_of_model = 0.35;
+constexpr double share_of_forgetting = 0.2;
 
 constexpr double share_out_of_model = 0.2;
 constexpr double share_of_prompt = 0.3;
@@ -155,6 +174,86 @@ void draw_redis_faults(options& out, base::random& random) {
   }
 }
 
+quorum_story draw_story(bool in_model, base::random& random) {
+  if (in_model) {
+    return random.chance(share_of_forgetting) ? quorum_story::forgetting : quorum_story::anything;
+  }
+  constexpr std::array stories = {quorum_story::anything,  quorum_story::anything,
+                                  quorum_story::vanishing, quorum_story::vanishing,
+                                  quorum_story::vanishing, quorum_story::clock_steps,
+                                  quorum_story::amnesia};
+  return stories[random.below(stories.size())];
+}
+
+/// How long a node that lost its data, and its counter, is kept out is counted by the others' clocks:
+/// when they are set meanwhile, not even the order of tokens is promised.
+void keep_clocks_where_data_are_lost(options& out) {
+  const bool lost = out.rate(fault::data_loss) > 0 || out.rate(fault::flush_all) > 0 ||
+                    out.rate(fault::eviction) > 0 || out.rate(fault::store_restart) > 0;
+  if (lost) out.rates[static_cast<std::size_t>(fault::store_clock_step)] = 0;
+}
+
+void draw_redlock_faults(options& out, base::random& random) {
+  out.in_model = !random.chance(redlock_share_out_of_model);
+  if (random.chance(share_without_faults)) {
+    out.in_model = true;
+    return;
+  }
+  const auto draw = [&](fault each, double share) {
+    const auto i = static_cast<std::size_t>(each);
+    const double scale = i < first_timed_fault ? redlock_message_faults : 1.0;
+    if (random.chance(share)) {
+      out.rates[i] = scale * faults[i].highest * (0.05 + 0.95 * random.unit());
+    }
+  };
+  out.story = draw_story(out.in_model, random);
+  const auto often = [&](fault each, double times) {
+    draw(each, 1.0);
+    out.rates[static_cast<std::size_t>(each)] *= times;
+  };
+  switch (out.story) {
+    case quorum_story::anything:
+      for (const fault each : redlock_faults) draw(each, share_of_fault);
+      if (out.in_model) return;
+      for (const fault each : redlock_faults_out_of_model) draw(each, 0.5);
+      keep_clocks_where_data_are_lost(out);
+      return;
+    case quorum_story::forgetting:
+      often(fault::data_loss, 4);
+      often(fault::flush_all, 4);
+      often(fault::partition, 2);
+      return;
+    case quorum_story::vanishing:
+      often(fault::slow_message, 1);
+      often(fault::foreign_delete, 300);
+      return;
+    case quorum_story::clock_steps:
+      often(fault::store_clock_step, 10);
+      return;
+    case quorum_story::amnesia:
+      often(fault::locks_lost, 4);
+      return;
+  }
+}
+
+/// How long the product waits for one node before it goes on without; slower ones are as good as down.
+duration patience_with_a_node(duration lease) {
+  return std::clamp<duration>(lease / 4, milliseconds{50}, milliseconds{500});
+}
+
+void draw_nodes(options& out, base::random& random) {
+  constexpr std::array<std::uint32_t, 4> counts = {1, 3, 5, 7};
+  constexpr std::array<std::uint64_t, 4> up_to = {1, 6, 9, 10};  // three are the usual
+  const bool few = out.story == quorum_story::vanishing || out.story == quorum_story::forgetting;
+  const std::uint64_t drawn = few ? 1 + random.below(up_to[2] - 1) : random.below(up_to.back());
+  std::size_t which = 0;
+  while (drawn >= up_to[which]) ++which;
+  out.nodes = counts[which];
+  out.durable_nodes =
+      random.chance(0.4) ? out.nodes : static_cast<std::uint32_t>(random.below(out.nodes + 1));
+  out.max_lease = std::chrono::ceil<milliseconds>(draw_scaled(random, out.lease, 1.0, 1.5));
+}
+
 /// Decided apart from all other draws: so a seed of one kind of store draws the same as before there
 /// were others. The salts leave the seeds of seeds.txt where they were found.
 bool draws_local_store(std::uint64_t seed) {
@@ -164,6 +263,11 @@ bool draws_local_store(std::uint64_t seed) {
 bool draws_redis_store(std::uint64_t seed) {
   constexpr std::uint64_t salt = 0xd150017200000;
   return base::random(seed ^ salt).chance(1.0 / 3);
+}
+
+bool draws_redlock_store(std::uint64_t seed) {
+  constexpr std::uint64_t salt = 0x35710c4000000;
+  return base::random(seed ^ salt).chance(0.2);
 }
 
 }  // namespace
@@ -184,12 +288,21 @@ duration draw_around(base::random& random, duration mean) {
   return duration{static_cast<duration::rep>(std::min(drawn, longest))};
 }
 
+std::string_view store_of(std::uint64_t seed) {
+  if (draws_redlock_store(seed)) return "redlock";
+  if (draws_redis_store(seed)) return "redis";
+  return draws_local_store(seed) ? "local" : "network";
+}
+
 options draw_options(std::uint64_t seed, base::random& random) {
   options out;
   out.seed = seed;
-  out.redis = draws_redis_store(seed);
-  out.local = !out.redis && draws_local_store(seed);
-  if (out.redis) {
+  out.redlock = store_of(seed) == "redlock";
+  out.redis = store_of(seed) == "redis";
+  out.local = store_of(seed) == "local";
+  if (out.redlock) {
+    draw_redlock_faults(out, random);
+  } else if (out.redis) {
     draw_redis_faults(out, random);
   } else if (out.local) {
     draw_local_faults(out, random);
@@ -197,9 +310,9 @@ options draw_options(std::uint64_t seed, base::random& random) {
     draw_faults(out, random);
   }
 
-  const std::size_t names = 1 + random.below(3);
+  const std::size_t names = out.story != quorum_story::anything ? 1 : 1 + random.below(3);
   for (std::size_t i = 0; i < names; ++i) {
-    const lock_kind kind = draw_kind(random);
+    const lock_kind kind = out.redlock ? lock_kind::mutex : draw_kind(random);
     const std::uint32_t permits =
         kind == lock_kind::semaphore ? 1 + static_cast<std::uint32_t>(random.below(3)) : 1;
     out.locks.push_back({lock_name{"lock-" + std::to_string(i)}, kind, permits});
@@ -223,11 +336,20 @@ options draw_options(std::uint64_t seed, base::random& random) {
   out.store_patience = draw_scaled(random, out.lease, 0.5, 6.0);
   out.local_turn_time = draw_scaled(random, out.lease, 0.1, 4.0);
   out.expiry_granularity = random.chance(0.3) ? milliseconds{2} : milliseconds{0};
-  if (out.redis) out.expiry_granularity = milliseconds{2};  // what the product says of it
+  // What the product says of it.
+  if (out.redis || out.redlock) out.expiry_granularity = milliseconds{2};
   out.message_delay = draw_scaled(random, out.lease, 0.0005, 0.05);
   if (out.prompt) out.message_delay = out.lease / 1000;
   out.think_time = draw_scaled(random, out.lease, 0.05, 1.0);
   out.safety_phase = draw_scaled(random, out.lease, 12.0, 40.0);
+  if (out.story == quorum_story::vanishing) {
+    out.message_delay = draw_scaled(random, out.lease, 0.01, 0.05);
+  }
+  if (out.redlock) {
+    draw_nodes(out, random);
+    out.message_delay = std::min(out.message_delay, patience_with_a_node(out.lease) / 10);
+    out.safety_phase = draw_scaled(random, out.lease, 5.0, 16.0);  // every command is a script
+  }
   return out;
 }
 
@@ -235,10 +357,12 @@ std::string describe(const options& drawn) {
   const auto ms = [](duration span) { return static_cast<double>(span.count()) / 1e6; };
   std::ostringstream text;
   text << "seed " << drawn.seed
-       << (drawn.prompt  ? ", local store, prompt"
-           : drawn.local ? ", local store"
-           : drawn.redis ? ", Redis"
-                         : ", networked store")
+       << (drawn.prompt    ? ", local store, prompt"
+           : drawn.local   ? ", local store"
+           : drawn.redis   ? ", Redis"
+           : drawn.redlock ? ", redlock of " + std::to_string(drawn.nodes) + " nodes, " +
+                                 std::to_string(drawn.durable_nodes) + " durable"
+                           : ", networked store")
        << (drawn.in_model ? ", in model" : ", out of model") << '\n';
   for (std::size_t i = 0; i < fault_count; ++i) {
     if (drawn.rates[i] > 0) text << "  fault " << faults[i].name << " " << drawn.rates[i] << '\n';

@@ -5,6 +5,7 @@
 #include <sallyport/types.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -57,6 +58,9 @@ enum class fault : std::uint8_t {
   data_loss,  ///< a restart without what was written, all of it or lately
   flush_all,
   foreign_delete,  ///< somebody deletes the key of a lock
+  // Of a node of a quorum.
+  eviction,    ///< a key goes that holds no lock: a line, its tickets, or the mark of membership
+  locks_lost,  ///< a node loses its locks and lines in silence; the counter and the mark are durable
   number_of_faults
 };
 
@@ -81,12 +85,23 @@ struct lock_plan {
   std::uint32_t permits = 1;
 };
 
+/// What goes wrong with a quorum. Half of the seeds have one kind of trouble only, and much of it: what
+/// it takes to show a mistake comes together too seldom otherwise.
+enum class quorum_story : std::uint8_t {
+  anything,
+  forgetting,  ///< nodes lose their data, one at a time, as is allowed
+  vanishing,   ///< out of model: single votes vanish, often, also between two steps of a round
+  clock_steps,
+  amnesia,  ///< out of model: whole nodes lose their votes in silence
+};
+
 /// Everything that a seed decides before its simulation begins.
 struct options {
   std::uint64_t seed = 0;
-  bool local = false;   ///< one machine with a local store, instead of a network with a server
-  bool redis = false;   ///< the server is Redis
-  bool prompt = false;  ///< local: nothing but deaths happens, so all must hear of all at once
+  bool local = false;    ///< one machine with a local store, instead of a network with a server
+  bool redis = false;    ///< the server is Redis
+  bool redlock = false;  ///< several Redis servers, of which a majority decides
+  bool prompt = false;   ///< local: nothing but deaths happens, so all must hear of all at once
   bool in_model = true;
   std::array<double, fault_count> rates{};  ///< 0: never
 
@@ -94,7 +109,11 @@ struct options {
   std::uint32_t processes = 2;
   std::uint32_t callers = 1;  ///< of each process
   std::uint32_t local_turns = 1;
-  bool single_tokens = false;  ///< the store reserves one token at a time
+  quorum_story story = quorum_story::anything;
+  std::uint32_t nodes = 1;                ///< redlock: how many
+  std::uint32_t durable_nodes = 0;        ///< redlock: the first so many keep all over a restart
+  std::chrono::milliseconds max_lease{};  ///< redlock: what the marks say
+  bool single_tokens = false;             ///< the store reserves one token at a time
   bool notices_without_grant = false;
   double readers = 0.5;  ///< how much of a shared_mutex's callers are readers
   double tries = 0.2;    ///< calls that do not wait
@@ -119,6 +138,8 @@ struct options {
   }
 };
 
+/// Which store a seed runs on: network, local, redis or redlock.
+[[nodiscard]] std::string_view store_of(std::uint64_t seed);
 /// Draws a random subset of the faults, then their rates, then the rest.
 [[nodiscard]] options draw_options(std::uint64_t seed, base::random& random);
 

@@ -253,7 +253,9 @@ void process::observe(bool served_timers) {
   if (served_timers) {
     for (const auto& each : callers_) each->check_deadline();
   }
-  if (quiet()) checks_.store.check_nothing_of(number_, store_.now());
+  if (!quiet()) return;
+  checks_.store.check_nothing_of(number_, store_.now());
+  store_.check_nothing_of(number_);
 }
 
 }  // namespace sallyport::sim

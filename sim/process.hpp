@@ -56,8 +56,8 @@ class process final : public runtime::environment, public std::enable_shared_fro
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] sim_clock& clock() noexcept { return clock_; }
   [[nodiscard]] runtime::engine& engine() noexcept { return engine_; }
-  /// Null where there is no network.
-  [[nodiscard]] link* connections() noexcept { return backend_->connections(); }
+  /// One for each server; none where there is no network.
+  [[nodiscard]] std::vector<link*> connections() { return backend_->connections(); }
   [[nodiscard]] bool frozen() const noexcept { return frozen_; }
   [[nodiscard]] bool dead() const noexcept { return dead_; }
   /// All its callers have gone home.

@@ -3,6 +3,7 @@
 #if defined(SALLYPORT_PLANTED_DEFECTS)
 
 #include "backends/redis/protocol.hpp"
+#include "backends/redlock/speech.hpp"
 #include "base/check.hpp"
 #include "base/planted.hpp"
 #include "sim/redis/sha1.hpp"
@@ -24,7 +25,7 @@ struct mistake {
   std::string_view wrong;
 };
 
-constexpr std::array<mistake, 6> mistakes{{
+constexpr std::array<mistake, 8> mistakes{{
     {defect::script_releases_anybody,
      "type(value) == 'string' and string.sub(value, 1, #ARGV[5]) == ARGV[5]",
      "type(value) == 'string'"},
@@ -36,6 +37,9 @@ constexpr std::array<mistake, 6> mistakes{{
      "~= 'sp1 ' then\n    value = false"},
     {defect::tokens_without_floor, "if last == tonumber(", "if false and last == tonumber("},
     {defect::queue_expires_early, "* 1.25)", "* 0.3)"},
+    {defect::raise_unconditional, "if id ~= ARGV[2] then return {0} end", ""},
+    {defect::claim_without_draw, "last = redis.call('INCRBY', counter, ARGV[4])\nhold(",
+     "last = tonumber(redis.call('GET', counter) or 0)\nhold("},
 }};
 
 /// The scripts with the present mistake in them: by their text, and by the hash of the right one.
@@ -57,12 +61,16 @@ std::size_t replace_all(std::string& text, std::string_view right, std::string_v
 
 broken_scripts break_scripts(const mistake& made) {
   using namespace backends::redis;
+  namespace quorum = backends::redlock::scripts;
   broken_scripts broken{made.which, {}, {}};
   std::size_t count = 0;
   for (const auto* each :
-       {&scripts::acquire, &scripts::acquire_many, &scripts::beat, &scripts::break_lock,
-        &scripts::downgrade, &scripts::leave, &scripts::leave_many, &scripts::raise,
-        &scripts::renew, &scripts::renew_many, &scripts::set_value, &scripts::who}) {
+       {&scripts::acquire,   &scripts::acquire_many, &scripts::beat,       &scripts::break_lock,
+        &scripts::downgrade, &scripts::leave,        &scripts::leave_many, &scripts::raise,
+        &scripts::renew,     &scripts::renew_many,   &scripts::set_value,  &scripts::who,
+        &quorum::adopt,      &quorum::bid,           &quorum::break_lock,  &quorum::enqueue,
+        &quorum::extend,     &quorum::heal,          &quorum::leave,       &quorum::raise,
+        &quorum::who}) {
     std::string text(each->text);
     count += replace_all(text, made.right, made.wrong);
     broken.sha1_of.emplace(each->sha1, redis::sha1_hex(text));

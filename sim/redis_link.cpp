@@ -75,7 +75,7 @@ void redis_link::confirm(const std::string& channel) {
   const auto found = channels_.find(channel);
   if (found == channels_.end()) return;
   found->second.confirmed = true;
-  user().connection_begins();
+  user().line_begins();
 }
 
 void redis_link::send_back(fault slow, counter counted, duration extra,
@@ -141,7 +141,9 @@ void redis_link::end_line(bool server_knows) {
   for (auto& [channel, state] : channels_) {
     if (state.confirmed) state = {false, shared().loop.now()};
   }
-  if (in_use()) open_line();
+  if (!in_use()) return;
+  user().line_ends();
+  open_line();
 }
 
 void redis_link::reset_notices() { end_line(shared().random.chance(share_known_at_once)); }

@@ -21,8 +21,9 @@ namespace sallyport::sim {
 /// Thread safety: none.
 class redis_link final : public link {
  public:
-  redis_link(context& shared, remote_store& store, client_number client) noexcept
-      : link(shared, store, client), store_(store) {}
+  redis_link(context& shared, server& store, client_number client,
+             carriage how = carriage::messages) noexcept
+      : link(shared, store, client, how), store_(store) {}
 
   /// Whether a waiter would be told on this channel; begins to listen if it does not yet. Also true
   /// when that takes too long, as in the product.
@@ -62,7 +63,7 @@ class redis_link final : public link {
   void lose_line();
   void end_line(bool server_knows);
 
-  remote_store& store_;
+  server& store_;
   std::map<std::string, wanted> channels_;
   channel_set heard_;                // at the server, of this line
   std::vector<channel_set> ghosts_;  // at the server, of lines that ended

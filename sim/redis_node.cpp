@@ -1,7 +1,6 @@
 #include "sim/redis_node.hpp"
 
 #include "base/planted.hpp"
-#include "sim/redis_defects.hpp"
 #include "sim/redis_driver.hpp"
 #include <sallyport/error.hpp>
 
@@ -15,22 +14,13 @@ using backends::memory::notice;
 using backends::memory::notice_kind;
 using base::defect;
 using base::planted;
-using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 namespace {
 
-constexpr time_point server_epoch{std::chrono::seconds{1'700'000'000}};
 constexpr client_number nobody = 0;
 /// How much of a foreign holder's time it relies on; the rest is for the clocks.
 constexpr double share_relied_on = 0.97;
-
-/// It keeps compiled scripts and nothing else, so one seed after another may use it: compiling them
-/// takes longer than a whole simulation.
-redis::script_host& scripts_of_this_thread() {
-  thread_local redis::script_host host;
-  return host;
-}
 
 duration whole_milliseconds(duration span) { return std::chrono::ceil<milliseconds>(span); }
 
@@ -44,33 +34,16 @@ constexpr std::array all_scripts{
 
 }  // namespace
 
-std::vector<std::string> words_of(const backends::redis::wire_command& command, bool by_text) {
-  std::vector<std::string> all = arguments_of(command);
-  const auto script = by_text ? command.script->text : command.script->sha1;
-  all.insert(all.begin(), {by_text ? "EVAL" : "EVALSHA", std::string(script)});
-  return all;
-}
-
 redis_node::redis_node(context& shared, checkers& checks)
-    : remote_store(draw_store_clock(shared.random, server_epoch)),
+    : redis_server(shared, all_scripts),
       shared_(shared),
       checks_(checks),
-      server_(scripts_of_this_thread(),
-              [this](const redis::publication& sent) { return publish(sent); }),
       operator_(speech_of(nobody)) {
   if (shared_.plan.rate(fault::data_loss) > 0) save_now_and_then();
 }
 
-microseconds redis_node::wall_time() const {
-  return std::chrono::floor<microseconds>(now().time_since_epoch());
-}
-
 time_point redis_node::script_time() const {
-  return time_point{std::chrono::floor<milliseconds>(now().time_since_epoch())};
-}
-
-redis::reply redis_node::run(const words& command) {
-  return server_.execute(with_defect(command), wall_time());
+  return time_point{std::chrono::floor<milliseconds>(machine_time().time_since_epoch())};
 }
 
 // ---- clients -------------------------------------------------------------------------------------
@@ -80,32 +53,19 @@ std::unique_ptr<store_driver> redis_node::open(process& owner, client_number cli
 }
 
 void redis_node::add(client_number client, const std::shared_ptr<redis_link>& connections) {
-  links_[client] = connections;
+  redis_server::add(client, connections);
   // Outside of a cluster a client has one channel, whatever the lock.
   client_of_channel_[speech_of(client).channel_for(shared_.plan.locks.front().name)] = client;
 }
 
 void redis_node::greet() {
-  for (const auto* each : all_scripts) {
-    // What it knows already is not sent again here: these are long.
-    if (server_.find_script(each->sha1) != nullptr) continue;
-    (void)run({"SCRIPT", "LOAD", std::string(each->text)});
-  }
+  redis_server::greet();
   if (planted(defect::tokens_not_raised_on_connect)) return;
   (void)run(words_of(operator_.raise(), false));
 }
 
-std::int64_t redis_node::publish(const redis::publication& sent) {
-  std::int64_t listeners = 0;
-  for (const auto& [client, weak] : links_) {
-    const auto each = weak.lock();
-    if (!each) continue;
-    const auto count = each->listeners(sent.channel);
-    listeners += count;
-    if (count > 0) each->publish_on(sent.channel, sent.payload);
-  }
-  published_.push_back({std::string(sent.channel), std::string(sent.payload), listeners > 0});
-  return listeners;
+void redis_node::published(const redis::publication& what, bool heard) {
+  published_.push_back({std::string(what.channel), std::string(what.payload), heard});
 }
 
 std::vector<notice> redis_node::take_notices(const lock_name& name) {
@@ -189,37 +149,14 @@ void redis_node::decode(const request& asked, const redis::reply& raw, reply& ou
 
 // ---- what may happen to it -----------------------------------------------------------------------
 
-void redis_node::stop() {
-  remote_store::stop();
-  ++life_;
-  server_.forget_scripts();
-  for (const auto& [client, weak] : links_) {
-    if (const auto each = weak.lock()) each->server_ended();
-  }
-}
-
-void redis_node::forget_scripts() {
-  shared_.note("the scripts are flushed");
-  shared_.count.add(counter::scripts_flushed);
-  server_.forget_scripts();
-}
-
-void redis_node::save_now_and_then() {
-  saved_ = server_.keys();
-  const duration lease = shared_.plan.lease;
-  shared_.loop.after(draw_between(shared_.random, lease / 8, 2 * lease), [this] {
-    if (!shared_.healed) save_now_and_then();
-  });
-}
-
 void redis_node::lose_data() {
   const bool everything = shared_.random.chance(0.5);
   shared_.note("the server loses its data, all of it: #", everything ? 1 : 0);
   shared_.count.add(everything ? counter::data_lost : counter::data_rolled_back);
   if (everything) {
-    server_.keys().clear();
+    lose_everything();
   } else {
-    server_.keys() = saved_;
+    lose_what_was_not_saved();
   }
   checks_.store.everything_gone();
 }
@@ -285,12 +222,11 @@ void redis_node::break_some_grant(const lock_name& name, backend_api::break_mode
 }
 
 std::size_t redis_node::entries_left() {
-  server_.keys().remove_expired(std::chrono::floor<milliseconds>(wall_time()).count());
+  keys().remove_expired(wall_ms());
   backends::redis::wire_command counter;
   operator_.place_of("").add_counter(counter);
   // The counter of tokens is what stays.
-  return server_.keys().size() -
-         (run({"EXISTS", arguments_of(counter).front()}).integer == 1 ? 1 : 0);
+  return keys().size() - (run({"EXISTS", arguments_of(counter).front()}).integer == 1 ? 1 : 0);
 }
 
 }  // namespace sallyport::sim

@@ -29,7 +29,7 @@ class sim_backend : public store_driver, protected link_user {
   // store_driver
   void attach(backend_api::events& listener) noexcept override { listener_ = &listener; }
   void connect() override;
-  [[nodiscard]] link* connections() noexcept override { return link_.get(); }
+  [[nodiscard]] std::vector<link*> connections() override { return {link_.get()}; }
   [[nodiscard]] bool idle() const noexcept override { return pending_.empty() && unsent_ == 0; }
   void answer_overdue() override;
   void die() override { link_->attach(nullptr); }

@@ -4,7 +4,7 @@
 
 namespace sallyport::sim {
 
-void remote_store::arrive(std::function<void()> serve) {
+void server::arrive(std::function<void()> serve) {
   if (down_) return;
   if (paused_) {
     backlog_.push_back(std::move(serve));
@@ -13,12 +13,12 @@ void remote_store::arrive(std::function<void()> serve) {
   }
 }
 
-void remote_store::resume() {
+void server::resume() {
   paused_ = false;
   for (auto& serve : std::exchange(backlog_, {})) serve();
 }
 
-void remote_store::stop() {
+void server::stop() {
   down_ = true;
   backlog_.clear();
 }

@@ -29,8 +29,8 @@ class store_driver : public backend_api::backend {
   virtual void answer_overdue() = 0;
   /// Its process was killed: nothing is sent or told any more.
   virtual void die() = 0;
-  /// Null: there is no network between it and its store.
-  [[nodiscard]] virtual link* connections() noexcept = 0;
+  /// One for each server; none: there is no network between it and its store.
+  [[nodiscard]] virtual std::vector<link*> connections() = 0;
 };
 
 /// The truth about the locks of one simulated world.
@@ -49,21 +49,27 @@ class store {
   virtual void break_some_grant(const lock_name& name, backend_api::break_mode mode) = 0;
   /// How many names, and things of the dead, are still there after a sweep.
   [[nodiscard]] virtual std::size_t entries_left() = 0;
+  /// This client has nothing to do and nothing on its way. For stores that know better than the
+  /// checkers what may be left of it.
+  virtual void check_nothing_of(std::uint64_t /*client*/) {}
 };
 
-/// A store on a machine of its own, behind a network: it has its own clock, and can stop, restart and
-/// be set wrong.
+/// A machine that serves a store, or a part of one, behind a network: it has its own clock, and can
+/// stop, restart and be set wrong.
 /// Thread safety: none.
-class remote_store : public store {
+class server {
  public:
-  explicit remote_store(sim_clock clock) : clock_(clock) {}
+  explicit server(sim_clock clock) : clock_(clock) {}
+  server(const server&) = delete;
+  server& operator=(const server&) = delete;
+  virtual ~server() = default;
 
-  /// A message arrives: it is served now, after a pause, or (while the store is down) never.
+  /// A message arrives: it is served now, after a pause, or (while the server is down) never.
   void arrive(std::function<void()> serve);
   [[nodiscard]] virtual reply execute(const request& asked, std::uint64_t from) = 0;
   /// A client has connected: what is said before all requests.
   virtual void greet() {}
-  /// Grows when everything ends that was on its way to the store.
+  /// Grows when everything ends that was on its way to it.
   [[nodiscard]] virtual std::uint64_t life() const noexcept { return 0; }
 
   void pause() noexcept { paused_ = true; }

@@ -1,6 +1,7 @@
 #include "sim/checkers.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 namespace sallyport::sim {
@@ -179,7 +180,26 @@ void store_checker::everything_gone() {
 }
 
 void store_checker::remember_draw(std::size_t lock, const backend_api::token_block& tokens) {
-  draws_[lock].try_emplace(tokens.first, block{tokens.last, next_sequence()});
+  draws_[lock].try_emplace(tokens.first, block{tokens.last, next_sequence(), {}});
+}
+
+void store_checker::quorum_granted(std::size_t lock, const holder_id& who,
+                                   const backend_api::token_block& tokens, std::uint64_t since) {
+  auto& draws = draws_[lock];
+  const auto same = draws.find(tokens.first);
+  if (same != draws.end() && same->second.owner == who && same->second.last == tokens.last) return;
+  const auto after = draws.upper_bound(tokens.last);
+  if (after != draws.begin() && std::prev(after)->second.last >= tokens.first) {
+    shared_.fail("tokens", "lock " + std::to_string(lock) + ": tokens " +
+                               std::to_string(tokens.first.value()) + " to " +
+                               std::to_string(tokens.last.value()) +
+                               " were given, and some of them had been given before");
+    return;
+  }
+  shared_.note("lock # is granted to ticket #, token #, since #", static_cast<std::int64_t>(lock),
+               static_cast<std::int64_t>(who.low % 10'000),
+               static_cast<std::int64_t>(tokens.first.value()), static_cast<std::int64_t>(since));
+  draws.emplace(tokens.first, block{tokens.last, since, who});
 }
 
 std::optional<std::uint64_t> store_checker::drawn(std::size_t lock, fencing_token token) const {

@@ -29,9 +29,7 @@ backend_api::renew_request to_renewal(const request& asked) {
 }  // namespace
 
 store_node::store_node(context& shared, checkers& checks)
-    : remote_store(draw_store_clock(shared.random, store_epoch)),
-      shared_(shared),
-      checks_(checks) {}
+    : server(draw_store_clock(shared.random, store_epoch)), shared_(shared), checks_(checks) {}
 
 std::unique_ptr<store_driver> store_node::open(process& owner, client_number client) {
   return std::make_unique<sim_backend>(shared_, owner, *this, client);

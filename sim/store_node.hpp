@@ -28,7 +28,7 @@ class notice_listener {
 /// The reference lock table as a remote store. Its state is durable. Reports what it does to the
 /// checkers, which is how they know the truth.
 /// Thread safety: none.
-class store_node final : public remote_store {
+class store_node final : public store, public server {
  public:
   store_node(context& shared, checkers& checks);
 

@@ -74,6 +74,7 @@ void turn_checker::check_exclusion(const turn& fresh) {
   if (!conflict) return;
   if (!shared_.plan.in_model) {
     shared_.count.add(counter::overlap_out_of_model);
+    if (shared_.plan.redlock) count_quorum_overlap();
     return;
   }
   shared_.fail("exclusion", "lock " + std::to_string(fresh.lock) + ": process " +
@@ -89,6 +90,15 @@ void turn_checker::foreigner_enters(std::size_t lock, true_time until) {
     if (!each->valid(shared_.loop.now())) continue;
     shared_.fail("exclusion", "lock " + std::to_string(lock) + ": a foreigner got it while token " +
                                   std::to_string(each->record->token.value()) + " is valid");
+  }
+}
+
+void turn_checker::count_quorum_overlap() {
+  shared_.count.add(counter::quorum_overlap);
+  if (shared_.plan.story == quorum_story::clock_steps) {
+    shared_.count.add(counter::quorum_overlap_by_clock_step);
+  } else if (shared_.plan.story == quorum_story::amnesia) {
+    shared_.count.add(counter::quorum_overlap_by_amnesia);
   }
 }
 

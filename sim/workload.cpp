@@ -116,10 +116,12 @@ void caller::finished() noexcept {
       shared_.count.add(counter::failed_unavailable);
     } else if (why.code == errc::outcome_unknown) {
       shared_.count.add(counter::failed_unknown);
-    } else if (why.code == errc::store_refused && shared_.plan.local && !shared_.healed) {
+    } else if (why.code == errc::store_refused &&
+               ((shared_.plan.local && !shared_.healed) || shared_.plan.redlock)) {
+      // Quorum: this client may not have heard yet that a node was taken in again by another one.
       shared_.count.add(counter::failed_refused);
     } else {
-      shared_.fail("waits end", "a call failed with " + why.code.message());
+      shared_.fail("waits end", "a call failed with " + why.code.message() + ": " + why.detail);
     }
   }
   if (visiting_) {

@@ -14,27 +14,36 @@ constexpr std::uint64_t most_events = 400'000;
 world::world(std::uint64_t seed, tracing how)
     : shared_(seed, trace{how != tracing::none, how == tracing::print}),
       checks_(shared_),
-      network_(shared_.plan.local || shared_.plan.redis
+      network_(shared_.plan.local || shared_.plan.redis || shared_.plan.redlock
                    ? nullptr
                    : std::make_unique<store_node>(shared_, checks_)),
       redis_(shared_.plan.redis ? std::make_unique<redis_node>(shared_, checks_) : nullptr),
+      quorum_(shared_.plan.redlock ? std::make_unique<redlock_store>(shared_, checks_) : nullptr),
       local_(shared_.plan.local ? std::make_unique<local_node>(shared_, checks_) : nullptr),
       store_(truth()),
-      faults_(shared_, store_, remote(), redis_.get(), local_.get(), processes_,
-              [this] { spawn(); }),
+      faults_(shared_, victims(), processes_, [this] { spawn(); }),
       how_(how) {
-  shared_.note(local_ ? "a local store" : redis_ ? "a Redis server" : "a networked store");
+  shared_.note(local_    ? "a local store"
+               : redis_  ? "a Redis server"
+               : quorum_ ? "a quorum of Redis servers"
+                         : "a networked store");
   if (local_) local_->on_kill([this](process& victim) { faults_.kill_inside(victim); });
 }
 
-remote_store* world::remote() noexcept {
-  if (redis_) return redis_.get();
-  return network_.get();
+fault_maker::victims world::victims() noexcept {
+  server* const only = redis_ ? static_cast<server*>(redis_.get()) : network_.get();
+  return {.truth = store_,
+          .network = only,
+          .redis = redis_.get(),
+          .quorum = quorum_.get(),
+          .local = local_.get()};
 }
 
 store& world::truth() noexcept {
   if (local_) return *local_;
-  return *remote();
+  if (quorum_) return *quorum_;
+  if (redis_) return *redis_;
+  return *network_;
 }
 
 void world::spawn() {
@@ -61,7 +70,7 @@ duration world::patience() const {
   const duration lapses = 3 * plan.longest_lease + 4 * plan.heartbeat + plan.request_timeout;
   const duration asks_again = 2 * plan.request_timeout + std::chrono::seconds{3};
   const auto waiters = duration::rep{plan.processes} * plan.callers;
-  return lapses + asks_again + faults_.set_back() +
+  return lapses + asks_again + faults_.set_back() + (quorum_ ? quorum_->slowness() : duration{0}) +
          waiters * (10 * plan.message_delay + std::chrono::milliseconds{20});
 }
 

@@ -6,6 +6,7 @@
 #include "sim/local_node.hpp"
 #include "sim/process.hpp"
 #include "sim/redis_node.hpp"
+#include "sim/redlock_store.hpp"
 #include "sim/store_node.hpp"
 
 #include <cstdint>
@@ -42,7 +43,7 @@ class world {
   [[nodiscard]] outcome run();
 
  private:
-  [[nodiscard]] remote_store* remote() noexcept;
+  [[nodiscard]] fault_maker::victims victims() noexcept;
   [[nodiscard]] store& truth() noexcept;
   void spawn();
   /// Runs until `limit` or until `done()` says so. False: `limit` came first, or something failed.
@@ -56,9 +57,10 @@ class world {
 
   context shared_;
   checkers checks_;
-  // One of the three is there.
+  // One of the four is there.
   std::unique_ptr<store_node> network_;
   std::unique_ptr<redis_node> redis_;
+  std::unique_ptr<redlock_store> quorum_;
   std::unique_ptr<local_node> local_;
   store& store_;
   std::vector<std::shared_ptr<process>> processes_;

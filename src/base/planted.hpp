@@ -32,6 +32,17 @@ enum class defect {
   tokens_without_floor,          ///< a counter that was lost begins at 1
   tokens_not_raised_on_connect,  ///< a counter that was set back goes on from there
   queue_expires_early,           ///< the queue's keys do not live as long as its tickets
+  // Of a quorum of Redis servers.
+  raise_not_awaited,        ///< a token counts before a majority's counters have reached it
+  raise_unconditional,      ///< a counter is raised for who no longer has the node's vote
+  late_voter_counts,        ///< a vote after the token was fixed makes up the token's majority
+  same_id_for_second_bid,   ///< a contender bids again under the id of the bid that failed
+  deadline_from_last_vote,  ///< a quorum's lease is counted from the answers
+  failed_round_kept,        ///< the votes of a round that failed are not given back
+  rejoin_at_once,           ///< a node without data votes as soon as it knows the others' tokens
+  rejoin_without_counter,   ///< ... or when all leases have ended, but with a counter at zero
+  claim_without_draw,       ///< what was handed over is entered with the last token given out
+  half_is_enough,           ///< half of the nodes are taken for a majority
 };
 
 #if defined(SALLYPORT_PLANTED_DEFECTS)

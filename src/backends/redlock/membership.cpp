@@ -1,5 +1,6 @@
 #include "backends/redlock/membership.hpp"
 
+#include "base/planted.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
@@ -89,6 +90,7 @@ membership::membership(settings how)
 }
 
 duration membership::quiet_time() const {
+  if (base::planted(base::defect::rejoin_at_once)) return duration::zero();
   // Whoever holds a vote from before has counted its deadline on another clock: a tenth for that.
   return max_lease_ + max_lease_ / 10 + 1s;
 }
@@ -377,7 +379,9 @@ membership::actions membership::counter_read(node_number number, std::uint64_t r
   largest_counter_ = std::max(largest_counter_, *value);
   if (count(counted_ & voters_) < majority()) return out;
   for (node_number i = 0; i < size(); ++i) {
-    if (nodes_[i].is == state::priming) adopt(i, mark_for(nodes_[i]), largest_counter_, false, out);
+    if (nodes_[i].is != state::priming) continue;
+    const bool forgets = base::planted(base::defect::rejoin_without_counter);
+    adopt(i, mark_for(nodes_[i]), forgets ? 0 : largest_counter_, false, out);
   }
   return out;
 }

@@ -102,7 +102,7 @@ class membership {
   [[nodiscard]] const std::string& mark_of(node_number node) const { return nodes_[node].mark; }
   [[nodiscard]] node_set reachable() const noexcept;
   [[nodiscard]] unsigned size() const noexcept { return static_cast<unsigned>(nodes_.size()); }
-  [[nodiscard]] unsigned majority() const noexcept { return size() / 2 + 1; }
+  [[nodiscard]] unsigned majority() const noexcept { return majority_of(size()); }
   /// Those that are not reachable are being tried again.
   void expect_all() noexcept;
   /// With those that are being tried again, and those that are just being marked, there would be a

@@ -1,6 +1,7 @@
 #include "backends/redlock/quorum.hpp"
 
 #include "backends/redis/words.hpp"
+#include "base/planted.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
@@ -19,6 +20,8 @@ using backend_api::holder_id;
 using backend_api::renew_answer;
 using backend_api::renew_request;
 using backend_api::waiting;
+using base::defect;
+using base::planted;
 using phase = contender::phase;
 
 namespace {
@@ -45,6 +48,11 @@ constexpr duration shortest_poll = 50ms;
 constexpr duration longest_poll = 250ms;
 /// What a new waiter is told that would not be heard yet.
 constexpr duration until_heard = 50ms;
+
+/// A lease counts from before anything of its round was sent: a node may have begun it then.
+time_point counted_from(const contender& who, time_point now) {
+  return planted(defect::deadline_from_last_vote) ? now : who.began;
+}
 
 bool is_unknown(const base::result<vote>& said) {
   return !said && said.error().code == errc::outcome_unknown;
@@ -204,7 +212,8 @@ void quorum::bid(contender& who, time_point now, quorum_actions& out) {
   who.round = ++last_round_;
   who.began = now;
   who.lease = who.what.lease_length;
-  who.round_id = fresh();
+  const bool first = who.round_id.empty() || who.round_id.find('|') != std::string::npos;
+  if (first || !planted(defect::same_id_for_second_bid)) who.round_id = fresh();
   who.drawn = who.what.tokens;
   who.renewing = false;
   ++who.bids;
@@ -383,7 +392,7 @@ void quorum::advance(contender& who, time_point now, quorum_actions& out) {
 void quorum::won(contender& who, time_point now, quorum_actions& out) {
   who.is = phase::held;
   who.ask_the_rest_at = time_point::max();
-  who.good_until = who.began + who.lease;
+  who.good_until = counted_from(who, now) + who.lease;
   const std::uint64_t last = who.votes->token();
   who.tokens = {fencing_token(last - who.drawn + 1), fencing_token(last)};
   for (const auto& [nonce, nodes] : std::exchange(who.offers, {})) {
@@ -396,7 +405,7 @@ void quorum::won(contender& who, time_point now, quorum_actions& out) {
 
 void quorum::renewed(contender& who, time_point now, quorum_actions& out) {
   who.renewing = false;
-  who.good_until = who.began + who.lease;
+  who.good_until = counted_from(who, now) + who.lease;
   if (who.drawn > 0) {
     const std::uint64_t last = who.votes->token();
     who.tokens = {fencing_token(last - who.drawn + 1), fencing_token(last)};
@@ -440,7 +449,7 @@ void quorum::lost(contender& who, time_point now, quorum_actions& out) {
     who.offers.erase(nonce);
     who.ask_the_rest_at = time_point::max();
   }
-  give_back(who, who.round_id, now, out);
+  if (!planted(defect::failed_round_kept)) give_back(who, who.round_id, now, out);
   const unsigned failed = count(who.votes->failures());
   who.is = who.enrolled ? phase::queued : phase::idle;
   if (failed + majority() > size()) {
@@ -635,7 +644,9 @@ duration quorum::ask_again_after(const contender& who) {
 
 void quorum::answer_won(contender& who, quorum_actions& out) {
   const auto left = [&](const contender::question& asked) {
-    return std::min(who.lease, who.good_until - asked.received);
+    const duration rest = who.good_until - asked.received;
+    if (planted(defect::deadline_from_last_vote)) return rest;
+    return std::min(who.lease, rest);
   };
   if (who.acquire) {
     out.all.emplace_back(acquire_told{

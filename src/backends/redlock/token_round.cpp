@@ -1,12 +1,22 @@
 #include "backends/redlock/token_round.hpp"
 
+#include "base/planted.hpp"
+
 #include <algorithm>
 #include <utility>
 
 namespace sallyport::backends::redlock {
 
+using base::defect;
+using base::planted;
+
+unsigned majority_of(unsigned nodes) noexcept {
+  if (planted(defect::half_is_enough) && nodes > 1) return nodes / 2;
+  return nodes / 2 + 1;
+}
+
 token_round::token_round(unsigned nodes, node_set asked, bool draws) noexcept
-    : majority_(nodes / 2 + 1),
+    : majority_(majority_of(nodes)),
       draws_(draws),
       open_(asked),
       failed_(((1U << nodes) - 1) & ~asked),
@@ -25,6 +35,7 @@ void token_round::voted(node_number node, std::uint64_t counter) {
   if (fixed_) {
     late_ |= only(node);
     if (draws_ && counter < token_) to_raise_ |= only(node);
+    if (planted(defect::late_voter_counts)) (counter < token_ ? raising_ : agreed_) |= only(node);
     return;
   }
   voters_ |= only(node);
@@ -41,6 +52,9 @@ void token_round::fix() {
   for (node_number node = 0; node < counters_.size(); ++node) {
     if ((voters_ & only(node)) == 0) continue;
     if (counters_[node] == token_) {
+      agreed_ |= only(node);
+    } else if (planted(defect::raise_not_awaited)) {
+      to_raise_ |= only(node);
       agreed_ |= only(node);
     } else {
       to_raise_ |= only(node);

@@ -22,6 +22,8 @@ void for_each(node_set nodes, Visit visit) {
   }
 }
 
+[[nodiscard]] unsigned majority_of(unsigned nodes) noexcept;
+
 /// One round of votes and the token that comes out of it. The rules, each of which a model in models/
 /// shows to be needed:
 ///   - the token is fixed once, as the largest counter among those that had voted by then, who are
