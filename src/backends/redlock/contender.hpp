@@ -3,6 +3,8 @@
 #include "backend_api/requests.hpp"
 #include "backends/redlock/speech.hpp"
 #include "backends/redlock/token_round.hpp"
+#include "base/result.hpp"
+#include <sallyport/error.hpp>
 
 #include <cstdint>
 #include <map>
@@ -15,6 +17,11 @@
 namespace sallyport::backends::redlock {
 
 using backend_api::time_point;
+
+/// The node may have done what it was asked, or may do so yet.
+[[nodiscard]] inline bool is_unknown(const base::result<vote>& said) {
+  return !said && said.error().code == errc::outcome_unknown;
+}
 
 /// One holder id's life on all nodes.
 struct contender {
@@ -88,5 +95,8 @@ struct contender {
   node_set leave_no = 0;
   bool was_held = false;
 };
+
+/// When the lease of its round began at the earliest.
+[[nodiscard]] time_point counted_from(const contender& who, time_point now);
 
 }  // namespace sallyport::backends::redlock

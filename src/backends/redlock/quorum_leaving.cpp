@@ -1,4 +1,4 @@
-// The second half of the quorum: giving votes back, and who may vote.
+// How a contender leaves: giving votes back, also those that come late; and who may vote.
 #include "backends/redis/words.hpp"
 #include "backends/redlock/quorum.hpp"
 #include <sallyport/error.hpp>
