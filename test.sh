@@ -314,7 +314,7 @@ case "$mode" in
       stage long 1200 long_stage
       stage simulator 600 simulator_stage 50000
     else
-      stage simulator 60 simulator_stage 5000
+      stage simulator 120 simulator_stage 5000
     fi
     stage models 60 models_stage
     stage asan 240 asan_stage

@@ -19,6 +19,8 @@ constexpr std::string_view mark_tag = "sp2";
 constexpr std::string_view quiet_tag = "sp2-quiet";
 /// Between two attempts to read the others' counters, or to change a mark.
 constexpr duration retry_pause = 500ms;
+/// So long the others' clocks and ours go together well enough; at the usual drift for milliseconds.
+constexpr duration clocks_good_for = 1min;
 
 /// Blank-separated words; an empty last word means that there are too few.
 template <std::size_t Count>
@@ -206,7 +208,7 @@ void membership::be_quiet(node_number number, const std::optional<node_mark>& no
   which.is = state::quiet;
   which.quiet_until = time_point::max();
   which.read_at = now;
-  if (!clocks_known()) return;  // judged anew when they are
+  if (!clocks_known(now)) return;  // judged anew when they are
   const std::int64_t ours = microseconds_of(now.time_since_epoch());
   // What was noted in an earlier life of the node says nothing about what it did in this one.
   if (noted && noted->run_id == which.facts.run_id) {
@@ -225,8 +227,12 @@ void membership::be_quiet(node_number number, const std::optional<node_mark>& no
   adopt(number, mark_for(which, static_cast<std::uint64_t>(ours + clocks_.most_us)), 0, false, out);
 }
 
+bool membership::clocks_known(time_point now) const noexcept {
+  return count(clocks_.read) >= majority() && now - clocks_.asked_at <= clocks_good_for;
+}
+
 bool membership::clocks_wanted() const noexcept {
-  return !clocks_known() && unnoted_ones() != 0 && count(voters_) >= majority();
+  return unnoted_ones() != 0 && count(voters_) >= majority();
 }
 
 void membership::read_clocks_if_needed(time_point now, actions& out) {
@@ -389,7 +395,7 @@ membership::actions membership::counter_read(node_number number, std::uint64_t r
 membership::actions membership::clock_read(node_number number, std::uint64_t reading,
                                            std::optional<std::uint64_t> server_us, time_point now) {
   actions out;
-  if (reading != clocks_.reading || clocks_known() || !server_us) return out;
+  if (reading != clocks_.reading || clocks_known(now) || !server_us) return out;
   // Too long ago to say what time it is now: this client was frozen, and asks again.
   if (now > clocks_.asked_at + retry_pause) return out;
   // It read its clock at some moment between our question and now.
@@ -399,7 +405,7 @@ membership::actions membership::clock_read(node_number number, std::uint64_t rea
   clocks_.least_us = clocks_.read == 0 ? least : std::min(clocks_.least_us, least);
   clocks_.most_us = clocks_.read == 0 ? most : std::max(clocks_.most_us, most);
   clocks_.read |= only(number);
-  if (!clocks_known()) return out;
+  if (!clocks_known(now)) return out;
   for_each(unnoted_ones(), [&](node_number each) { nodes_[each].is = state::unjudged; });
   judge_all(now, out);
   return out;

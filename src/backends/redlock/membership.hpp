@@ -171,8 +171,8 @@ class membership {
   node_set counted_ = 0;       // whose counters have been read for a node that is being primed
   std::uint64_t reading_ = 0;  // which attempt to read them this is
   std::uint64_t largest_counter_ = 0;
-  // By how much a majority's clocks are ahead of ours, at least and at most. Read once: from then on
-  // our own clock counts.
+  // By how much a majority's clocks are ahead of ours, at least and at most. Good for a while, in
+  // which our own clock counts.
   struct clocks {
     std::uint64_t reading = 0;  // which attempt this is; zero: none yet
     time_point asked_at{};
@@ -181,7 +181,7 @@ class membership {
     std::int64_t most_us = 0;
   };
   clocks clocks_;
-  [[nodiscard]] bool clocks_known() const noexcept { return count(clocks_.read) >= majority(); }
+  [[nodiscard]] bool clocks_known(time_point now) const noexcept;
   [[nodiscard]] bool clocks_wanted() const noexcept;
   time_point retry_at_ = time_point::max();
   time_point majority_lost_at_{};

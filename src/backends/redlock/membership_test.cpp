@@ -452,6 +452,21 @@ TEST_F(MembershipTest, AsksForTheClocksAgainWhenOneDidNotAnswer) {
   EXPECT_EQ(members->wake_at(), now + 12s);
 }
 
+TEST_F(MembershipTest, ReadsTheClocksAnewAfterAWhile) {
+  make(3);
+  up_all_but(only(1));
+  comes_without_data(1);
+  now += 2min;
+  std::ignore = down(1);
+
+  const actions asked = up(1, "");
+
+  EXPECT_THAT(asked.adopt, IsEmpty()) << "what was read is too old";
+  EXPECT_EQ(asked.read_clocks, only(0) | only(2));
+  note(asked);
+  EXPECT_EQ(members->wake_at(), now + 12s);
+}
+
 TEST_F(MembershipTest, ReadsNoClocksWithoutAMajority) {
   make(3);
   up_all_but(only(1) | only(2));
