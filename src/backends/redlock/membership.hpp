@@ -108,6 +108,10 @@ class membership {
   /// With those that are being tried again, and those that are just being marked, there would be a
   /// majority.
   [[nodiscard]] bool majority_may_return() const noexcept;
+  /// With those that are just being marked there would be one.
+  [[nodiscard]] bool majority_is_coming() const noexcept {
+    return how_many(state::voter) + how_many(state::marking) >= majority();
+  }
   /// Some node is just being marked, and may vote at once afterwards.
   [[nodiscard]] bool under_way() const noexcept { return how_many(state::marking) > 0; }
   /// How long a lease may be; what the marks say, or what new ones would.

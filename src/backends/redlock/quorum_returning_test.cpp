@@ -110,6 +110,18 @@ TEST_F(ReturningNodes, AreNotWaitedForForLong) {
   EXPECT_THAT(trouble, HasSubstr("0 of 3 nodes may vote"));
 }
 
+TEST_F(ReturningNodes, AreWaitedForUntilTheirNewMarksAreWritten) {
+  ask_and_lose_all(false);
+  now += 10ms;
+  const std::string old = node_mark{"store", 3, 10s, "earlier"}.text();
+  for (const node_number node : {0U, 1U}) up(node, old);
+  pass(1900ms);
+  EXPECT_EQ(told(), "") << "they were reached";
+  pass(100ms);
+
+  EXPECT_EQ(told(), "acquire unavailable") << "the question's time is up";
+}
+
 TEST_F(ReturningNodes, AreNotWaitedForByWhoHasLeft) {
   ask_and_lose_all(true);
   withdraw(me);

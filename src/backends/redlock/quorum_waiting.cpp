@@ -162,6 +162,8 @@ void quorum::resume_postponed(time_point now, quorum_actions& out) {
     contender* const who = find(each);
     const bool waits =
         who != nullptr && who->acquire && (who->is == phase::idle || who->is == phase::queued);
+    // They were reached, and are only writing their new marks.
+    if (waits && members_.majority_is_coming()) who->patient_until = who->acquire->answer_by;
     if (waits && !there && !hopeless && now < who->patient_until) continue;
     postponed_.erase(each);
     if (!waits) continue;
