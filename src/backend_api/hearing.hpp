@@ -44,9 +44,12 @@ class ear {
 ///
 /// | callers inside drive() | who hears |
 /// |---|---|
-/// | none | nobody, unless something is unfinished() or somebody said be_heard(): then the watchdog; for what may come later only after `stragglers_time` without a caller |
+/// | none | nobody, unless something is unfinished() or somebody said be_heard(): then the watchdog |
 /// | one that came alone | itself: no other thread is woken for its answer |
 /// | more | who came alone until it is served, from then on the watchdog; the others sleep |
+///
+/// For what is unfinished but may wait (`urgency::later`) the watchdog is called only after
+/// `stragglers_time`, so that the next caller can hear it.
 ///
 /// So a lone caller pays for no hop between threads, and many callers share one reader instead of
 /// waking each other to read. The switch of attention_fd() costs a system call; it is made when the
