@@ -51,6 +51,9 @@ struct acquire_request {
   bool asked_before = true;
   /// The calling thread is about to drive() until this is answered: nobody else needs to listen.
   bool driven = false;
+  /// False: nobody will renew the grant, which ends by itself after lease_length. For stores that
+  /// keep several contenders' grants alive together.
+  bool renewed = true;
 };
 
 /// The lock is this contender's.

@@ -158,7 +158,8 @@ struct outbox {
           .value = order.value,
           .answer_by = order.answer_by,
           .asked_before = order.asked_before,
-          .driven = driven};
+          .driven = driven,
+          .renewed = times.renew == renewal::automatic};
 }
 
 /// The request behind an order; refers to the order's spec.
