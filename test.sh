@@ -8,7 +8,7 @@ usage() {
 usage: ./test.sh [MODE]
 
 Modes:
-  all      (default) every stage: install, build, unit, layering, kit, contract, redis, crash, command,
+  all      (default) every stage: install, build, unit, layering, kit, contract, redis, etcd, crash, command,
            package, examples, simulator, models, asan, tsan, format; about 26 minutes from nothing on two cores
   quick    unit, layering, kit, contract, command and 1,000 simulated seeds; under 3 minutes once built
   long     like all, with 50,000 simulated seeds, the whole contract suite in every set-up, and the models
@@ -53,9 +53,13 @@ packages=(
   clang libclang-rt-14-dev clang-format
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev liblua5.1-0-dev
   libhiredis-dev libssl-dev openssl redis-tools
+  libgrpc++-dev libprotobuf-dev protobuf-compiler
   python3 python3-redis pkg-config util-linux
   spin
 )
+# Unpacked into build/unpacked and not installed: etcd's package would bring a service along. The last has the files that
+# our messages are compared with.
+unpacked_packages=(etcd-server etcd-client golang-etcd-server-dev)
 # Other people's locks, for the interop tests. Whoever has npm from elsewhere keeps it.
 if [[ $mode == all || $mode == long ]] && ! command -v npm >/dev/null; then
   packages+=(nodejs npm)
@@ -139,19 +143,53 @@ missing_packages() {
   done
 }
 
+# as_root COMMAND...
+as_root() {
+  if ((EUID == 0)); then
+    "$@"
+  elif command -v sudo; then
+    sudo "$@"
+  else
+    echo "Not root, and there is no sudo. Run as root: $*"
+    return 1
+  fi
+}
+
+update_lists() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get update
+}
+
 # install PACKAGE...
 install() {
-  local -a as_root=()
-  if ((EUID != 0)); then
-    if ! command -v sudo; then
-      echo "Not root, and there is no sudo. Install as root: $*"
+  update_lists
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$@"
+}
+
+# Whether everything is there that comes from packages which are not installed.
+is_unpacked() {
+  local file
+  for file in bin/etcd bin/etcdctl share/gocode/src/go.etcd.io/etcd/etcdserver/etcdserverpb/rpc.proto; do
+    if [[ ! -e /usr/$file && ! -e $root/build/unpacked/usr/$file ]]; then
       return 1
     fi
-    as_root=(sudo)
-  fi
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install --yes --no-install-recommends "$@"
+  done
+}
+
+# unpack PACKAGE...
+unpack() {
+  local folder=$root/build/unpacked package
+  rm -rf "$folder.new"
+  mkdir -p "$folder.new/archives"
+  (
+    cd "$folder.new/archives"
+    # The lists may be older than what the servers have.
+    apt-get download "$@" || { update_lists && apt-get download "$@"; }
+  )
+  for package in "$folder.new"/archives/*.deb; do
+    dpkg -x "$package" "$folder.new"
+  done
+  rm -rf "$folder.new/archives" "$folder"
+  mv "$folder.new" "$folder"
 }
 
 # build PRESET [TARGET...]
@@ -169,7 +207,7 @@ tests() {
 }
 
 unit_stage() {
-  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|interop|models)$'
+  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|interop|models)$'
 }
 
 layering_stage() {
@@ -189,6 +227,11 @@ contract_stage() {
 # Faults, topologies and other libraries' clients, on real Redis servers.
 redis_stage() {
   tests release -L '^(redis|interop)$' -j4
+}
+
+# Faults and clusters, on real etcd members.
+etcd_stage() {
+  tests release -L '^etcd$' -j4
 }
 
 # What takes too long for every day: the whole contract suite in every set-up, models in large bounds.
@@ -213,7 +256,7 @@ package_stage() {
 
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|interop|crash|long|cli|install|sim|sim-smoke|models)$'
+  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|interop|crash|long|cli|install|sim|sim-smoke|models)$'
 }
 
 # simulate SEEDS
@@ -287,6 +330,10 @@ else
   echo "All packages are installed: ${packages[*]}"
 fi
 
+if ! is_unpacked; then
+  stage unpack 60 unpack "${unpacked_packages[@]}"
+fi
+
 if [[ $mode == lint ]]; then
   stage format 10 format_stage
   stage tidy 600 tidy_stage
@@ -306,6 +353,7 @@ case "$mode" in
     ;;
   all | long)
     stage redis 240 redis_stage
+    stage etcd 120 etcd_stage
     stage crash 90 crash_stage
     stage command 90 command_stage
     stage package 30 package_stage

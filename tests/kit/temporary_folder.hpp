@@ -13,8 +13,10 @@ namespace sallyport::kit {
 class temporary_folder {
  public:
   /// Short, because the path of a unix socket has about 100 characters.
-  explicit temporary_folder(const std::string& name = "kit") {
-    std::string path = std::filesystem::temp_directory_path() / (name + "-XXXXXX");
+  explicit temporary_folder(
+      const std::string& name = "kit",
+      const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string path = parent / (name + "-XXXXXX");
     if (::mkdtemp(path.data()) == nullptr) throw kit_error("mkdtemp failed for " + path);
     path_ = path;
   }
