@@ -1,0 +1,402 @@
+#include "backends/etcd/contention.hpp"
+
+#include <sallyport/error.hpp>
+
+#include <utility>
+
+namespace sallyport::backends::etcd {
+
+using backend_api::acquire_request;
+using backend_api::gone;
+using backend_api::holder_id;
+using backend_api::leave_answer;
+using backend_api::leave_request;
+using backend_api::renew_answer;
+using backend_api::renew_request;
+using backend_api::waiting;
+
+namespace {
+
+/// How long a watch that the store ended is left alone.
+constexpr duration watch_pause = std::chrono::seconds{1};
+/// Nothing changes for a waiter without an event; its heartbeat asks anyway.
+constexpr duration no_hurry = std::chrono::hours{1};
+
+base::failure late() {
+  return {make_error_code(errc::outcome_unknown), "etcd did not answer in time"};
+}
+
+}  // namespace
+
+base::failure failure_of(trouble why, const std::string& text) {
+  switch (why) {
+    case trouble::unavailable:
+      return {make_error_code(errc::unavailable), "etcd: " + text};
+    case trouble::unknown:
+      return {make_error_code(errc::outcome_unknown), "etcd: " + text};
+    case trouble::no_such_lease:
+    case trouble::refused:
+      return {make_error_code(errc::store_refused), "etcd: " + text};
+  }
+  return {make_error_code(errc::outcome_unknown), text};
+}
+
+contender* contention::find(const holder_id& who) {
+  const auto found = contenders_.find(who);
+  return found == contenders_.end() ? nullptr : &found->second;
+}
+
+contender& contention::find_or_make(const acquire_request& request) {
+  const auto [place, fresh] = contenders_.try_emplace(request.holder, request.holder, request.name);
+  contender& who = place->second;
+  if (!fresh) return who;
+  who.what = form_of(request.kind, request.mode);
+  who.length = request.lease_length;
+  who.renewed = request.renewed;
+  who.folder = how_.keys.folder(request.name.text());
+  who.folder_end = how_.keys.folder_end(request.name.text());
+  who.permits = request.permits;
+  who.card = {.host = how_.owner.host,
+              .label = how_.owner.label,
+              .pid = how_.owner.pid,
+              .since_ms = how_.wall_ms(),
+              .waiters = request.local_waiters,
+              .permits = who.what == form::permit ? request.permits : 0};
+  who.value = request.value;
+  return who;
+}
+
+void contention::set_timer(time_point when, timer what) { timers_.emplace(when, what); }
+
+// ---- requests ------------------------------------------------------------------------------------
+
+void contention::acquire(const acquire_request& request, time_point now, actions& out) {
+  contender& who = find_or_make(request);
+  who.asked = contender::question{now, request.answer_by, request.may_wait};
+  if (who.card.waiters != request.local_waiters) {
+    who.card.waiters = request.local_waiters;
+    who.note_due = who.is == phase::waiting;
+  }
+  set_timer(request.answer_by, {.what = alarm::answers, .holder = who.id});
+  // A waiter's heartbeat keeps its place.
+  if (who.is == phase::waiting && !fresh_enough(who, now)) keep(who.lease, now, out);
+  advance(who, now, out);
+}
+
+void contention::renew(const renew_request& request, time_point now, actions& out) {
+  contender* const who = find(request.holder);
+  if (who == nullptr || who->is == phase::outside || who->is == phase::lost) {
+    out.emplace_back(renew_told{request.holder, renew_answer{gone{}}});
+    return;
+  }
+  who->renew = contender::wish{now, request.answer_by, request.token_count > 0, false};
+  if (who->card.waiters != request.local_waiters) {
+    who->card.waiters = request.local_waiters;
+    who->note_due = !who->renew->draws;
+  }
+  set_timer(request.answer_by, {.what = alarm::answers, .holder = who->id});
+  if (who->is == phase::held && !who->renew->draws && (who->claimed || !fresh_enough(*who, now))) {
+    keep(who->lease, now, out);
+  }
+  advance(*who, now, out);
+}
+
+void contention::leave(const leave_request& request, time_point now, actions& out) {
+  contender* const who = find(request.holder);
+  if (who == nullptr) {
+    out.emplace_back(leave_told{request.holder, leave_answer::not_there});
+    return;
+  }
+  who->leave = request.answer_by;
+  set_timer(request.answer_by, {.what = alarm::answers, .holder = who->id});
+  advance(*who, now, out);
+}
+
+void contention::downgrade(const renew_request& request, time_point now, actions& out) {
+  contender* const who = find(request.holder);
+  if (who == nullptr || who->is != phase::held) {
+    out.emplace_back(downgrade_told{request.holder, renew_answer{gone{}}});
+    return;
+  }
+  who->downgrade = contender::wish{now, request.answer_by, false, false};
+  set_timer(request.answer_by, {.what = alarm::answers, .holder = who->id});
+  advance(*who, now, out);
+}
+
+void contention::set_value(const renew_request& request, std::string_view value,
+                           std::uint64_t ticket, time_point now, actions& out) {
+  contender* const who = find(request.holder);
+  if (who == nullptr || who->is != phase::held || who->what != form::election) {
+    out.emplace_back(value_told{ticket, false});
+    return;
+  }
+  who->values.push_back({ticket, std::string(value), request.answer_by});
+  set_timer(request.answer_by, {.what = alarm::answers, .holder = who->id});
+  advance(*who, now, out);
+}
+
+void contention::watch(const lock_name& name, bool on, actions& out) {
+  if (!on) {
+    const auto found = names_.find(name);
+    if (found == names_.end()) return;
+    if (found->second.watch != 0) out.emplace_back(unwatch_order{found->second.watch});
+    names_.erase(found);
+    return;
+  }
+  const auto [place, fresh] = names_.try_emplace(name);
+  if (!fresh) return;
+  place->second.watch = next_watch_++;
+  out.emplace_back(watch_order{place->second.watch, how_.keys.folder(name.text()),
+                               how_.keys.folder_end(name.text()), true});
+}
+
+// ---- what comes next -----------------------------------------------------------------------------
+
+void contention::advance(contender& who, time_point now, actions& out) {
+  if (who.doing != step::none) return;
+  if (who.leave) {
+    const bool nothing_there = who.is == phase::outside && !who.doubtful;
+    if (nothing_there || lease_of(who) == nullptr) {
+      left(who, false, now, out);
+    } else {
+      go(who, step::leaving, *who.leave, out);
+    }
+    return;
+  }
+  if (who.is == phase::outside || who.is == phase::lost) {
+    if (who.renew) out.emplace_back(renew_told{who.id, renew_answer{gone{}}});
+    if (who.downgrade) out.emplace_back(downgrade_told{who.id, renew_answer{gone{}}});
+    for (const auto& each : who.values) out.emplace_back(value_told{each.ticket, false});
+    who.renew.reset();
+    who.downgrade.reset();
+    who.values.clear();
+    if (who.asked) enter(who, now, out);
+    return;
+  }
+  if (advance_inside(who, now, out)) return;
+  if (who.note_due) put_description(who, step::noting, patience(who, now), out);
+}
+
+bool contention::advance_inside(contender& who, time_point now, actions& out) {
+  if (who.is == phase::waiting) {
+    if (who.poked) {
+      const bool alone = who.what != form::reader && who.what != form::permit;
+      alone ? confirm(who, now, out) : list(who, 0, now, out);
+      return true;
+    }
+    if (who.asked || who.recheck) {
+      look(who, now, out);
+      return true;
+    }
+    if (who.renew) {
+      who.renew.reset();
+      out.emplace_back(renew_told{
+          who.id, renew_answer{waiting{.ask_again_after = no_hurry, .permits = who.card.permits}}});
+    }
+    return false;
+  }
+  if (who.downgrade) {
+    who.card.shared = true;
+    put_description(who, step::downgrading, who.downgrade->answer_by, out);
+  } else if (!who.values.empty()) {
+    proclaim(who, out);
+  } else if (who.renew && who.renew->draws) {
+    put_description(who, step::drawing, who.renew->answer_by, out);
+  } else if ((who.asked && !who.stale_lease) || who.recheck) {
+    look(who, now, out);
+  } else {
+    // The claim of one who got in just now: the store has confirmed it already.
+    if (who.renew && !who.claimed && fresh_enough(who, now)) answer_held(who, false, now, out);
+    return false;
+  }
+  return true;
+}
+
+void contention::forget(contender& who, time_point now, actions& out) {
+  drop_watch(who, out);
+  if (who.doubtful) retire(who.lease, who.key);
+  detach(who, now, out);
+  contenders_.erase(holder_id{who.id});
+}
+
+void contention::close(actions& out) {
+  for (auto& [id, who] : contenders_) {
+    if (who.asked) out.emplace_back(acquire_told{id, tl::unexpected(late())});
+    if (who.renew) out.emplace_back(renew_told{id, tl::unexpected(late())});
+    if (who.downgrade) out.emplace_back(downgrade_told{id, tl::unexpected(late())});
+    if (who.leave) out.emplace_back(leave_told{id, tl::unexpected(late())});
+    for (const auto& each : who.values) {
+      out.emplace_back(value_told{each.ticket, tl::unexpected(late())});
+    }
+  }
+  for (const auto& [id, lease] : leases_) {
+    if (lease.members.empty()) out.emplace_back(revoke_order{id});
+  }
+  contenders_.clear();
+  leases_.clear();
+  errands_.clear();
+  watches_.clear();
+  names_.clear();
+  timers_.clear();
+}
+
+// ---- time ----------------------------------------------------------------------------------------
+
+time_point contention::wake_at() const noexcept {
+  return timers_.empty() ? time_point::max() : timers_.begin()->first;
+}
+
+void contention::on_timer(time_point now, actions& out) {
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    const timer due = timers_.begin()->second;
+    timers_.erase(timers_.begin());
+    contender* const who = find(due.holder);
+    switch (due.what) {
+      case alarm::answers:
+        if (who != nullptr) overdue(*who, now, out);
+        break;
+      case alarm::own_watch:
+        if (who != nullptr && who->is == phase::held && who->watch == 0) watch_for(*who, out);
+        break;
+      case alarm::lease:
+        lease_due(due.lease, now, out);
+        break;
+      case alarm::names:
+        for (auto& [name, state] : names_) {
+          if (state.watch != 0) continue;
+          state.watch = next_watch_++;
+          out.emplace_back(watch_order{state.watch, how_.keys.folder(name.text()),
+                                       how_.keys.folder_end(name.text()), true});
+        }
+        break;
+    }
+  }
+}
+
+void contention::overdue(contender& who, time_point now, actions& out) {
+  if (who.renew && who.renew->answer_by <= now) {
+    who.renew.reset();
+    out.emplace_back(renew_told{who.id, tl::unexpected(late())});
+  }
+  if (who.downgrade && who.downgrade->answer_by <= now) {
+    who.downgrade.reset();
+    out.emplace_back(downgrade_told{who.id, tl::unexpected(late())});
+  }
+  while (!who.values.empty() && who.values.front().answer_by <= now) {
+    out.emplace_back(value_told{who.values.front().ticket, tl::unexpected(late())});
+    who.values.pop_front();
+  }
+  if (who.leave && *who.leave <= now) {
+    who.leave.reset();
+    out.emplace_back(leave_told{who.id, tl::unexpected(late())});
+  }
+  if (who.asked && who.asked->answer_by <= now) {
+    who.asked.reset();
+    who.stale_lease = false;
+    // Without a key on its way nothing can have happened.
+    const bool nothing = who.is == phase::outside && who.doing == step::none && !who.doubtful;
+    const base::failure why =
+        nothing ? failure_of(trouble::unavailable, "no lease was granted in time") : late();
+    out.emplace_back(acquire_told{who.id, tl::unexpected(why)});
+    if (nothing) forget(who, now, out);
+  }
+}
+
+// ---- watches -------------------------------------------------------------------------------------
+
+void contention::drop_watch(contender& who, actions& out) {
+  if (who.watch == 0) return;
+  watches_.erase(who.watch);
+  out.emplace_back(unwatch_order{std::exchange(who.watch, 0)});
+}
+
+void contention::watch_for(contender& who, actions& out) {
+  who.watch = next_watch_++;
+  watches_.emplace(who.watch, who.id);
+  if (who.is == phase::held) {
+    out.emplace_back(watch_order{who.watch, who.key, {}, true});
+  } else if (who.behind.empty()) {
+    out.emplace_back(watch_order{who.watch, who.folder, who.folder_end, false});
+  } else {
+    out.emplace_back(watch_order{who.watch, who.behind, {}, who.by_change});
+  }
+}
+
+void contention::watch_began(watch_number watch, revision at, time_point now, actions& out) {
+  for (auto& [name, state] : names_) {
+    if (state.watch != watch) continue;
+    if (std::exchange(state.was_lost, false)) out.emplace_back(changed_told{name});
+    return;
+  }
+  const auto found = watches_.find(watch);
+  if (found == watches_.end()) {
+    out.emplace_back(unwatch_order{watch});  // nobody needs it any more
+    return;
+  }
+  contender& who = contenders_.at(found->second);
+  // What happened between the look and the beginning of the watch, nobody tells. A watch from an
+  // earlier revision on would tell, but the store serves those only ten times a second.
+  if (at <= who.known) return;
+  who.recheck = true;
+  advance(who, now, out);
+}
+
+void contention::watch_said(watch_number watch, std::span<const key_event> events, time_point now,
+                            actions& out) {
+  for (const auto& [name, state] : names_) {
+    if (state.watch != watch) continue;
+    const std::string folder = how_.keys.folder(name.text());
+    for (const key_event& each : events) {
+      if (!segment_in(folder, each.now.key)) continue;
+      out.emplace_back(changed_told{name});
+      break;
+    }
+    return;
+  }
+  const auto found = watches_.find(watch);
+  if (found == watches_.end()) return;
+  contender& who = contenders_.at(found->second);
+  for (const key_event& each : events) {
+    if (who.is == phase::held) {
+      const bool ours = !each.deleted && each.now.lease == who.lease;
+      if (each.now.key != who.key || ours || who.doing == step::leaving) continue;
+      lose(who, out);
+      break;
+    }
+    if (who.is != phase::waiting || !segment_in(who.folder, each.now.key)) continue;
+    if (each.deleted || who.by_change) who.poked = true;
+  }
+  advance(who, now, out);
+}
+
+void contention::watch_ended(watch_number watch, time_point now, actions& out) {
+  for (auto& [name, state] : names_) {
+    if (state.watch != watch) continue;
+    state = {.watch = 0, .was_lost = true};
+    set_timer(now + watch_pause, {.what = alarm::names});
+  }
+  const auto found = watches_.find(watch);
+  if (found == watches_.end()) return;
+  contender& who = contenders_.at(found->second);
+  watches_.erase(found);
+  who.watch = 0;
+  // A waiter's next heartbeat looks and watches again.
+  if (who.is == phase::held)
+    set_timer(now + watch_pause, {.what = alarm::own_watch, .holder = who.id});
+  static_cast<void>(out);
+}
+
+void contention::watches_broken(time_point now, actions& out) {
+  watches_.clear();
+  for (auto& [id, who] : contenders_) {
+    who.watch = 0;
+    if (who.is == phase::held) set_timer(now, {.what = alarm::own_watch, .holder = id});
+    if (who.is == phase::waiting) watch_for(who, out);
+  }
+  for (auto& [name, state] : names_) state = {.watch = 0, .was_lost = true};
+  if (!names_.empty()) set_timer(now, {.what = alarm::names});
+}
+
+void contention::watches_back(actions& out) { out.emplace_back(reconnected_told{}); }
+
+}  // namespace sallyport::backends::etcd

@@ -1,0 +1,152 @@
+#include "backends/etcd/contention.hpp"
+
+#include <algorithm>
+#include <utility>
+
+// The transactions of one contender: what each asks. Their answers are in contention_answers.cpp.
+namespace sallyport::backends::etcd {
+
+namespace {
+
+/// For steps that no request waits for.
+constexpr duration own_patience = std::chrono::seconds{2};
+
+}  // namespace
+
+time_point contention::patience(const contender& who, time_point now) const {
+  if (who.asked) return who.asked->answer_by;
+  if (who.renew) return who.renew->answer_by;
+  return now + own_patience;
+}
+
+void contention::send(contender& who, step what, txn order, time_point answer_by, actions& out) {
+  who.doing = what;
+  const errand_number number = next_errand_++;
+  errands_.emplace(number, errand{.holder = who.id});
+  out.emplace_back(txn_order{number, std::move(order), answer_by});
+}
+
+std::vector<condition> contention::mine(const contender& who) const {
+  // The lease tells the key from a tombstone that somebody has put in its place.
+  return {{.what = condition::field::created, .number = who.created, .key = who.key},
+          {.what = condition::field::lease, .number = who.lease, .key = who.key}};
+}
+
+void contention::append_puts(const contender& who, bool draws, std::vector<operation>& to) const {
+  description said = who.card;
+  said.token = draws || who.is != phase::held ? 0 : static_cast<std::uint64_t>(who.token);
+  if (who.what == form::election) {
+    to.emplace_back(put{how_.keys.card(who.key), to_json(said), who.lease});
+  } else {
+    to.emplace_back(put{who.key, to_json(said), who.lease});
+  }
+}
+
+void contention::enter(contender& who, time_point now, actions& out) {
+  if (who.lease == 0 || lease_of(who) == nullptr) attach(who, now, who.asked->answer_by, out);
+  const lease_state* const lease = lease_of(who);
+  if (lease->is == lease_state::phase::granting) return;  // goes on when it is there
+  // One that is half over is kept alive at the same time.
+  if (!fresh_enough(who, now)) keep(who.lease, now, out);
+
+  who.is = phase::outside;
+  who.created = 0;
+  who.poked = who.recheck = false;
+  who.before.clear();
+  // Whoever does not want to wait gets in if nobody is there, and learns otherwise who is.
+  const bool only_if_free = !who.asked->may_wait && !who.doubtful;
+  const look_up others{.key = who.folder,
+                       .end = who.folder_end,
+                       .limit = page_for(who.what, who.permits),
+                       .youngest_first = true};
+  txn order;
+  if (who.what == form::election) order.then.emplace_back(put{who.key, who.value, who.lease});
+  append_puts(who, true, order.then);
+  if (only_if_free) {
+    order.when = {{.what = condition::field::created, .key = who.folder, .end = who.folder_end}};
+    order.otherwise = {others};
+  } else {
+    order.when = {{.what = condition::field::created, .key = who.key}};
+    order.then.emplace_back(others);
+    order.otherwise = {look_up{.key = who.key, .keys_only = true}, others};
+  }
+  send(who, only_if_free ? step::trying : step::entering, std::move(order), who.asked->answer_by,
+       out);
+}
+
+void contention::look(contender& who, time_point now, actions& out) {
+  if (who.is == phase::waiting && who.behind.empty()) {
+    list(who, 0, now, out);
+    return;
+  }
+  who.recheck = false;
+  txn order;
+  order.then.emplace_back(look_up{.key = who.key, .keys_only = true});
+  if (who.is == phase::waiting) {
+    order.then.emplace_back(look_up{.key = who.behind, .keys_only = true});
+  }
+  send(who, step::looking, std::move(order), patience(who, now), out);
+}
+
+void contention::list(contender& who, revision up_to, time_point now, actions& out) {
+  if (up_to == 0) {
+    who.before.clear();
+    who.poked = who.recheck = false;
+    up_to = who.created - 1;
+  }
+  txn order;
+  order.then = {look_up{.key = who.key, .keys_only = true},
+                look_up{.key = who.folder,
+                        .end = who.folder_end,
+                        .limit = page_for(who.what, who.permits),
+                        .created_at_most = up_to,
+                        .youngest_first = true}};
+  send(who, step::listing, std::move(order), patience(who, now), out);
+}
+
+void contention::confirm(contender& who, time_point now, actions& out) {
+  who.before.clear();
+  who.poked = who.recheck = false;
+  txn order;
+  order.when = mine(who);
+  order.when.push_back({.what = condition::field::created,
+                        .greater = true,
+                        .number = who.created - 1,
+                        .key = who.folder,
+                        .end = who.folder_end});
+  append_puts(who, true, order.then);
+  order.otherwise = {look_up{.key = who.key, .keys_only = true},
+                     look_up{.key = who.folder,
+                             .end = who.folder_end,
+                             .limit = page_for(who.what, who.permits),
+                             .created_at_most = who.created - 1,
+                             .youngest_first = true}};
+  send(who, step::confirming, std::move(order), patience(who, now), out);
+}
+
+void contention::put_description(contender& who, step what, time_point answer_by, actions& out) {
+  who.note_due = false;
+  txn order;
+  order.when = mine(who);
+  append_puts(who, what == step::crowning || what == step::drawing, order.then);
+  send(who, what, std::move(order), answer_by, out);
+}
+
+void contention::proclaim(contender& who, actions& out) {
+  txn order;
+  order.when = mine(who);
+  order.then = {put{who.key, who.values.front().value, who.lease}};
+  send(who, step::proclaiming, std::move(order), who.values.front().answer_by, out);
+}
+
+void contention::go(contender& who, step what, time_point answer_by, actions& out) {
+  txn order;
+  // Its key is never used again, so the lease tells enough when the revision is not known.
+  order.when = mine(who);
+  if (who.created == 0) order.when.erase(order.when.begin());
+  order.then = {erase{who.key}};
+  if (who.what == form::election) order.then.emplace_back(erase{how_.keys.card(who.key)});
+  send(who, what, std::move(order), answer_by, out);
+}
+
+}  // namespace sallyport::backends::etcd

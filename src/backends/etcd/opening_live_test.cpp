@@ -1,0 +1,137 @@
+#include "backends/etcd/test_live_cluster.hpp"
+#include "tests/kit/certificates.hpp"
+#include "tests/kit/temporary_folder.hpp"
+
+#include <cstdlib>
+#include <fstream>
+
+// Addresses, log-in and TLS.
+namespace sallyport::etcd_live {
+namespace {
+
+TEST(EtcdOpening, AddressesThatMakeNoSenseAreRefused) {
+  for (const std::string address :
+       {"etcd://127.0.0.1:x", "etcd://127.0.0.1/path", "etcd://127.0.0.1?nosuch=option",
+        "etcd://127.0.0.1?ca_file=/x", "etcd://u@127.0.0.1?password_file=/no/such/file",
+        "etcds://127.0.0.1?ca_file=/no/such/file"}) {
+    EXPECT_EQ(error_of([&] { client::open(address); }), errc::bad_uri) << address;
+  }
+}
+
+TEST(EtcdOpening, AnyOfTheMembersIsEnough) {
+  const etcd_cluster cluster;
+  const std::string address =
+      "etcd://127.0.0.1:1,127.0.0.1:2,127.0.0.1:" + std::to_string(cluster.port(0));
+
+  mutex lock{open(address), "door", lasting()};
+
+  EXPECT_TRUE(lock.try_acquire());
+}
+
+/// A cluster that asks for a log-in, and whose tokens live for a short time only.
+class EtcdLogIn : public testing::Test {
+ protected:
+  EtcdLogIn() {
+    cluster.ctl({"user", "add", "root:topsecret"});
+    cluster.ctl({"user", "add", "alice:secret"});
+    cluster.ctl({"role", "add", "locks"});
+    cluster.ctl({"role", "grant-permission", "locks", "--prefix=true", "readwrite", "app/"});
+    cluster.ctl({"user", "grant-role", "alice", "locks"});
+    cluster.ctl({"user", "grant-role", "root", "root"});
+    cluster.ctl({"auth", "enable"});
+    cluster.always_say({"--user=root:topsecret"});
+  }
+  [[nodiscard]] std::string address(std::string_view user, std::string_view options) const {
+    return "etcd://" + std::string(user) + "127.0.0.1:" + std::to_string(cluster.port(0)) +
+           std::string(options);
+  }
+
+  etcd_cluster cluster{{.flags = {"--auth-token-ttl=2", "--bcrypt-cost=4"}}};
+};
+
+TEST_F(EtcdLogIn, ATokenThatHasExpiredIsReplaced) {
+  const client store = open(address("alice:secret@", "?prefix=app/"));
+  mutex lock{store, "door", lasting(3s)};
+  mutex other{open(address("alice:secret@", "?prefix=app/")), "door", lasting(3s)};
+  std::optional<lease> held = lock.acquire();
+  waiter waiting{other};
+
+  // Longer than tokens live without being used, and over several renewals.
+  const auto deadline = held->deadline() + 3s;
+  EXPECT_TRUE(eventually([&] { return !held->valid() || lease_clock::now() > deadline; }));
+  EXPECT_TRUE(held->valid());
+  held.reset();
+
+  EXPECT_TRUE(waiting.get());
+}
+
+TEST_F(EtcdLogIn, ATokenOfAServerThatWasRestartedIsReplaced) {
+  const client store = open(address("alice:secret@", "?prefix=app/"));
+  mutex lock{store, "door", lasting()};
+  lock.acquire().release();
+
+  cluster.kill(0);
+  cluster.start(0);
+  cluster.wait_until_healthy();
+
+  EXPECT_TRUE(lock.try_acquire_for(patience));
+}
+
+TEST_F(EtcdLogIn, TheWrongPasswordAndForeignNamesAreTheStoresOwnWord) {
+  mutex wrong{open(address("alice:wrong@", "?prefix=app/")), "door", lasting()};
+  mutex elsewhere{open(address("alice:secret@", "?prefix=other/")), "door", lasting()};
+  mutex nobody{open(address("", "?prefix=app/")), "door", lasting()};
+
+  EXPECT_EQ(error_of([&] { (void)wrong.try_acquire(); }), errc::store_refused);
+  EXPECT_EQ(error_of([&] { (void)elsewhere.try_acquire(); }), errc::store_refused);
+  EXPECT_EQ(error_of([&] { (void)nobody.try_acquire(); }), errc::store_refused);
+}
+
+TEST_F(EtcdLogIn, ThePasswordMayComeFromAFileOrTheEnvironment) {
+  const kit::temporary_folder folder;
+  std::ofstream(folder.path() / "password") << "secret\n";
+  ::setenv("SALLYPORT_TEST_ETCD_PASSWORD", "secret", 1);  // NOLINT(concurrency-mt-unsafe)
+
+  for (const std::string& option : {"password_file=" + (folder.path() / "password").string(),
+                                    std::string("password_env=SALLYPORT_TEST_ETCD_PASSWORD")}) {
+    mutex lock{open(address("alice@", "?prefix=app/&" + option)), "door", lasting()};
+    EXPECT_TRUE(lock.try_acquire()) << option;
+  }
+}
+
+/// A cluster that speaks TLS and lets in only those with a certificate.
+class EtcdTls : public testing::Test {
+ protected:
+  [[nodiscard]] std::string address(const std::string& options) const {
+    return cluster.address() + "?ca_file=" + options;
+  }
+  [[nodiscard]] static std::string with(const kit::certificate_files& own) {
+    return "&cert_file=" + own.certificate.string() + "&key_file=" + own.key.string();
+  }
+
+  const kit::certificates papers;
+  etcd_cluster cluster{{.tls = kit::etcd_tls{.certificate = papers.server.certificate,
+                                             .key = papers.server.key,
+                                             .authority = papers.authority,
+                                             .clients = papers.client}}};
+};
+
+TEST_F(EtcdTls, WhoHasAGoodCertificateGetsIn) {
+  mutex lock{open(address(papers.authority.string() + with(papers.client))), "door", lasting()};
+
+  EXPECT_TRUE(lock.try_acquire_for(patience));
+}
+
+TEST_F(EtcdTls, WhoHasNoneOrAWrongOneOrTrustsSomebodyElseDoesNot) {
+  client_options impatient = quick();
+  impatient.store_patience = 1s;
+  for (const std::string& options :
+       {papers.authority.string(), papers.authority.string() + with(papers.other_client),
+        papers.other_authority.string() + with(papers.client)}) {
+    mutex lock{open(address(options), impatient), "door", lasting()};
+    EXPECT_EQ(error_of([&] { (void)lock.try_acquire(); }), errc::unavailable) << options;
+  }
+}
+
+}  // namespace
+}  // namespace sallyport::etcd_live

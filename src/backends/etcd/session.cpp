@@ -1,0 +1,346 @@
+#include "backends/etcd/session.hpp"
+
+#include "base/random.hpp"
+#include "base/wall_clock.hpp"
+#include <sallyport/error.hpp>
+#include <sallyport/lease_clock.hpp>
+
+#include <array>
+#include <span>
+#include <utility>
+
+namespace sallyport::backends::etcd {
+
+using backend_api::acquire_request;
+using backend_api::completion;
+using backend_api::delivery_gate;
+using backend_api::leave_request;
+using backend_api::renew_outcome;
+using backend_api::renew_request;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* txn_method = "/etcdserverpb.KV/Txn";
+constexpr const char* grant_method = "/etcdserverpb.Lease/LeaseGrant";
+constexpr const char* revoke_method = "/etcdserverpb.Lease/LeaseRevoke";
+constexpr duration revoke_patience = 1s;
+
+base::failure closed_failure() { return {make_error_code(errc::closed), "the client was closed"}; }
+
+template <class T, class Read>
+reply<T> translated(const reply<std::string>& said, Read read) {
+  reply<T> out{.value = {}, .why = said.why, .text = said.text, .doubtful = said.doubtful};
+  if (!said.value) return out;
+  out.value = read(*said.value);
+  if (!out.value) {
+    out.why = trouble::unknown;
+    out.text = "an answer that cannot be understood";
+  }
+  return out;
+}
+
+sallyport::capabilities capabilities_of(const address& where) {
+  sallyport::capabilities out;
+  out.fencing = true;
+  out.fifo = true;
+  out.direct_handoff = true;
+  out.shared_locks = true;
+  out.semaphores = true;
+  out.elections = true;
+  out.tells_kind = true;
+  out.survives_store_restart = true;
+  out.min_lease = 2s;
+  out.lease_granularity = 1s;
+  out.store_id = store_id_of(where);
+  out.caveats = {
+      "Tokens are etcd's revisions: they keep their order as long as the cluster keeps its data. "
+      "Restoring a snapshot takes revisions back.",
+      "A member that has lost its leadership without knowing it may go on keeping leases alive "
+      "(etcd issues 12528, 15247); a keep-alive counts here only once a read has proven the "
+      "leader, "
+      "but other libraries' clients on the same locks do not ask for that.",
+      "Waiters of Debian's etcdctl lock 3.4 may enter although their own session has ended; fence "
+      "what must not be written by two.",
+  };
+  return out;
+}
+
+}  // namespace
+
+lease_id session::fresh_lease() {
+  std::uint64_t bits = 0;
+  base::fill_from_kernel(std::as_writable_bytes(std::span(&bits, 1)));
+  constexpr std::uint64_t second = std::uint64_t{1} << 62U;
+  return static_cast<lease_id>((bits & (second - 1)) | second);
+}
+
+// ---- opening and closing -------------------------------------------------------------------------
+
+base::result<std::shared_ptr<session>> session::open(const backend_api::open_request& request) {
+  auto where = parse_address(request.uri);
+  if (!where) return tl::unexpected(where.error());
+  auto made = std::make_shared<session>(*where, request);
+  auto connected = transport::make(*where, *made);
+  if (!connected) return tl::unexpected(connected.error());
+  made->transport_ = std::move(*connected);
+  return made;
+}
+
+session::session(const address& where, const backend_api::open_request& request)
+    : listener_(request.listener),
+      keys_(where.prefix),
+      capabilities_(capabilities_of(where)),
+      machine_({.keys = layout(where.prefix),
+                .owner = request.owner,
+                .fresh_lease = &session::fresh_lease,
+                .wall_ms = &base::wall_clock_ms}) {}
+
+void session::close() {
+  actions out;
+  {
+    const delivery_gate::pass pass(gate_);
+    if (pass.open()) {
+      const base::mutex_lock lock(mutex_);
+      machine_.close(out);
+    }
+  }
+  for (action& each : out) carry_out(each);
+  // Leases that nobody needs any more are not left to lapse, if the store is there to hear it.
+  if (!transport_->on_own_thread()) {
+    for (int left = farewells_.load(); left > 0; left = farewells_.load()) farewells_.wait(left);
+  }
+  gate_.close();
+  transport_->close();
+}
+
+// ---- steps ---------------------------------------------------------------------------------------
+
+template <class Step>
+void session::step(Step&& what) {
+  time_point wake;
+  {
+    const base::mutex_lock lock(mutex_);
+    actions out;
+    what(machine_, lease_clock::now(), out);
+    for (action& each : out) to_do_.push_back(std::move(each));
+    wake = machine_.wake_at();
+  }
+  work_off();
+  if (wake != time_point::max()) transport_->set_alarm(wake);
+}
+
+template <class Step>
+void session::heard(Step&& what) {
+  const auto alive = shared_from_this();  // a listener may let go of the last handle
+  const delivery_gate::pass pass(gate_);
+  if (pass.open()) step(std::forward<Step>(what));
+}
+
+void session::work_off() {
+  for (;;) {
+    std::optional<action> next;
+    {
+      const base::mutex_lock lock(mutex_);
+      // Whoever is at it comes to what was added just now, in this order.
+      if (working_ || to_do_.empty()) return;
+      working_ = true;
+      next.emplace(std::move(to_do_.front()));
+      to_do_.pop_front();
+    }
+    carry_out(*next);
+    const base::mutex_lock lock(mutex_);
+    working_ = false;
+  }
+}
+
+void session::carry_out(action& what) {
+  if (auto* const order = std::get_if<txn_order>(&what)) {
+    send(*order);
+  } else if (auto* const acquired = std::get_if<acquire_told>(&what)) {
+    listener_.acquire_answered(acquired->holder, std::move(acquired->answer));
+  } else if (auto* const renewed = std::get_if<renew_told>(&what)) {
+    std::array<renew_outcome, 1> outcome{{{renewed->holder, std::move(renewed->answer)}}};
+    listener_.renewals_answered(outcome);
+  } else if (auto* const left = std::get_if<leave_told>(&what)) {
+    listener_.leave_answered(left->holder, std::move(left->answer));
+  } else if (auto* const entered = std::get_if<entered_told>(&what)) {
+    listener_.granted_notice(entered->holder, std::nullopt);
+  } else if (auto* const lost = std::get_if<lost_told>(&what)) {
+    listener_.lost_notice(lost->holder);
+  } else if (auto* const watching = std::get_if<watch_order>(&what)) {
+    transport_->watch(
+        codec::watch_request(watching->watch, watching->key, watching->end, watching->puts));
+  } else if (auto* const unwatching = std::get_if<unwatch_order>(&what)) {
+    transport_->watch(codec::unwatch_request(unwatching->watch));
+  } else if (auto* const kept = std::get_if<keep_alive_order>(&what)) {
+    transport_->keep_alive(codec::keep_alive_request(kept->lease));
+  } else if (auto* const granting = std::get_if<grant_order>(&what)) {
+    transport_->call(grant_method, codec::grant_request(granting->lease, granting->seconds),
+                     granting->answer_by,
+                     [this, lease = granting->lease](const reply<std::string>& said) {
+                       const auto seconds = translated<std::int64_t>(said, &codec::read_grant);
+                       heard([&](contention& machine, time_point now, actions& out) {
+                         machine.lease_granted(lease, seconds, now, out);
+                       });
+                     });
+  } else if (auto* const revoking = std::get_if<revoke_order>(&what)) {
+    farewells_.fetch_add(1);
+    transport_->call(revoke_method, codec::revoke_request(revoking->lease),
+                     lease_clock::now() + revoke_patience, [this](const reply<std::string>&) {
+                       if (farewells_.fetch_sub(1) == 1) farewells_.notify_all();
+                     });
+  } else if (std::holds_alternative<doubt_order>(what)) {
+    transport_->doubt();
+  } else if (auto* const downgraded = std::get_if<downgrade_told>(&what)) {
+    listener_.downgrade_answered(downgraded->holder, std::move(downgraded->answer));
+  } else if (auto* const proclaimed = std::get_if<value_told>(&what)) {
+    completion<bool> done;
+    {
+      const base::mutex_lock lock(mutex_);
+      const auto found = values_.find(proclaimed->ticket);
+      if (found == values_.end()) return;
+      done = std::move(found->second);
+      values_.erase(found);
+    }
+    done(std::move(proclaimed->answer));
+  } else if (auto* const changed = std::get_if<changed_told>(&what)) {
+    listener_.changed_notice(changed->name);
+  } else {
+    listener_.reconnected();
+  }
+}
+
+void session::send(txn_order& what) {
+  transport_->call(txn_method, codec::txn_request(what.what), what.answer_by,
+                   [this, errand = what.errand](const reply<std::string>& said) {
+                     const auto answer = translated<txn_answer>(said, &codec::read_txn);
+                     heard([&](contention& machine, time_point now, actions& out) {
+                       machine.txn_answered(errand, answer, now, out);
+                     });
+                   });
+}
+
+void session::ask(const txn& what, std::function<void(const reply<txn_answer>&)> done) {
+  transport_->call(txn_method, codec::txn_request(what), lease_clock::now() + housekeeping_patience,
+                   [done = std::move(done)](const reply<std::string>& said) {
+                     done(translated<txn_answer>(said, &codec::read_txn));
+                   });
+}
+
+// ---- requests ------------------------------------------------------------------------------------
+
+void session::acquire(const acquire_request& request) {
+  {
+    const delivery_gate::pass pass(gate_);
+    if (pass.open()) {
+      step([&](contention& machine, time_point now, actions& out) {
+        machine.acquire(request, now, out);
+      });
+      return;
+    }
+  }
+  listener_.acquire_answered(request.holder, tl::unexpected(closed_failure()));
+}
+
+void session::renew(std::span<const renew_request> batch) {
+  const delivery_gate::pass pass(gate_);
+  if (!pass.open()) {
+    for (const renew_request& each : batch) {
+      std::array<renew_outcome, 1> outcome{{{each.holder, tl::unexpected(closed_failure())}}};
+      listener_.renewals_answered(outcome);
+    }
+    return;
+  }
+  step([&](contention& machine, time_point now, actions& out) {
+    for (const renew_request& each : batch) machine.renew(each, now, out);
+  });
+}
+
+void session::leave(const leave_request& request) {
+  {
+    const delivery_gate::pass pass(gate_);
+    if (pass.open()) {
+      step([&](contention& machine, time_point now, actions& out) {
+        machine.leave(request, now, out);
+      });
+      return;
+    }
+  }
+  listener_.leave_answered(request.holder, tl::unexpected(closed_failure()));
+}
+
+void session::downgrade(const renew_request& request) {
+  {
+    const delivery_gate::pass pass(gate_);
+    if (pass.open()) {
+      step([&](contention& machine, time_point now, actions& out) {
+        machine.downgrade(request, now, out);
+      });
+      return;
+    }
+  }
+  listener_.downgrade_answered(request.holder, tl::unexpected(closed_failure()));
+}
+
+void session::set_value(const renew_request& holder, std::string_view value,
+                        completion<bool> done) {
+  const delivery_gate::pass pass(gate_);
+  if (!pass.open()) {
+    done(tl::unexpected(closed_failure()));
+    return;
+  }
+  std::uint64_t ticket = 0;
+  {
+    const base::mutex_lock lock(mutex_);
+    ticket = next_value_++;
+    values_.emplace(ticket, std::move(done));
+  }
+  step([&](contention& machine, time_point now, actions& out) {
+    machine.set_value(holder, value, ticket, now, out);
+  });
+}
+
+void session::watch(const lock_name& name, bool on) {
+  const delivery_gate::pass pass(gate_);
+  if (!pass.open()) return;
+  step([&](contention& machine, time_point, actions& out) { machine.watch(name, on, out); });
+}
+
+// ---- what comes unasked --------------------------------------------------------------------------
+
+void session::kept_alive(const codec::kept_alive& said) {
+  heard([&](contention& machine, time_point now, actions& out) {
+    machine.kept_alive(said.lease, said.seconds, said.term, now, out);
+  });
+}
+
+void session::keep_alives_broken() {
+  heard([](contention& machine, time_point now, actions& out) {
+    machine.keep_alives_broken(now, out);
+  });
+}
+
+void session::watch_reported(const codec::watch_report& said) {
+  heard([&](contention& machine, time_point now, actions& out) {
+    if (said.created && !said.ended) machine.watch_began(said.watch, said.at, now, out);
+    if (!said.events.empty()) machine.watch_said(said.watch, said.events, now, out);
+    if (said.ended) machine.watch_ended(said.watch, now, out);
+  });
+}
+
+void session::watches_broken() {
+  heard(
+      [](contention& machine, time_point now, actions& out) { machine.watches_broken(now, out); });
+}
+
+void session::watches_back() {
+  heard([](contention& machine, time_point, actions& out) { machine.watches_back(out); });
+}
+
+void session::alarm_rang() {
+  heard([](contention& machine, time_point now, actions& out) { machine.on_timer(now, out); });
+}
+
+}  // namespace sallyport::backends::etcd

@@ -1,0 +1,129 @@
+#pragma once
+
+#include "backends/etcd/address.hpp"
+#include "backends/etcd/codec.hpp"
+#include "backends/etcd/speech.hpp"
+#include "base/mutex.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+namespace grpc {
+class CompletionQueue;
+class Status;
+}  // namespace grpc
+
+namespace sallyport::backends::etcd {
+
+/// Hears what comes unasked; on the transport's thread.
+class transport_listener {
+ public:
+  transport_listener() = default;
+  transport_listener(const transport_listener&) = delete;
+  transport_listener& operator=(const transport_listener&) = delete;
+  virtual ~transport_listener() = default;
+
+  virtual void kept_alive(const codec::kept_alive& said) = 0;
+  /// What was said on the stream and not answered will not be.
+  virtual void keep_alives_broken() = 0;
+  virtual void watch_reported(const codec::watch_report& said) = 0;
+  virtual void watches_broken() = 0;
+  virtual void watches_back() = 0;
+  virtual void alarm_rang() = 0;
+};
+
+/// Bytes to and from the members of a cluster, by gRPC: requests with one answer, and the two
+/// streams. Knows members, connections and log-ins, but nothing of locks. Members are tried in turn:
+/// one that cannot be reached or does not answer is left for the next.
+/// Thread safety: all members. Answers and reports come on the transport's one thread, without a
+/// mutex.
+class transport final : public std::enable_shared_from_this<transport> {
+ public:
+  using answer = std::function<void(const reply<std::string>& said)>;
+
+  /// Does not wait for a connection. The listener must live until close() has returned, and hears
+  /// nothing after that.
+  static base::result<std::shared_ptr<transport>> make(const address& where,
+                                                       transport_listener& listener);
+  transport(const address& where, transport_listener& listener);
+  ~transport();
+  transport(const transport&) = delete;
+  transport& operator=(const transport&) = delete;
+
+  /// `method` is a path such as "/etcdserverpb.KV/Txn", and has to live on. The request may be sent
+  /// more than once.
+  void call(const char* method, std::string request, time_point answer_by, answer done)
+      SALLYPORT_EXCLUDES(mutex_);
+  void keep_alive(std::string request) SALLYPORT_EXCLUDES(mutex_);
+  void watch(std::string request) SALLYPORT_EXCLUDES(mutex_);
+  /// alarm_rang() is called then, or earlier.
+  void set_alarm(time_point when) SALLYPORT_EXCLUDES(mutex_);
+  /// The member seems to hang: goes on with the next one. Streams are opened anew.
+  void doubt() SALLYPORT_EXCLUDES(mutex_);
+  /// Ends all I/O; calls that are under way are answered `unknown` first. On return no answer or
+  /// report is under way on another thread. May be called from inside one.
+  void close() SALLYPORT_EXCLUDES(mutex_);
+  /// Whether the calling thread is the transport's own.
+  [[nodiscard]] bool on_own_thread() const noexcept;
+
+ private:
+  class tag;
+  class unary;
+  class stream;
+  class bell;
+  class connecting;
+  struct member;
+  struct line;
+
+  void run();
+  base::result<std::monostate> connect(const address& where);
+  void start(std::shared_ptr<unary> request) SALLYPORT_EXCLUDES(mutex_);
+  void launch(const std::shared_ptr<unary>& request) SALLYPORT_REQUIRES(mutex_);
+  void answered(const std::shared_ptr<unary>& request, const grpc::Status& status)
+      SALLYPORT_EXCLUDES(mutex_);
+  void log_in() SALLYPORT_REQUIRES(mutex_);
+  void logged_in(const reply<std::string>& said) SALLYPORT_EXCLUDES(mutex_);
+  /// Whether the present member can be talked to. If not, await_connection() may follow.
+  bool ready() SALLYPORT_REQUIRES(mutex_);
+  void await_connection() SALLYPORT_REQUIRES(mutex_);
+  void connection_changed(bool changed) SALLYPORT_EXCLUDES(mutex_);
+  void move_on(std::size_t from) SALLYPORT_REQUIRES(mutex_);
+  void say(line& where, std::string request) SALLYPORT_EXCLUDES(mutex_);
+  void open(line& where) SALLYPORT_REQUIRES(mutex_);
+  void open_lines() SALLYPORT_REQUIRES(mutex_);
+  void stream_ended(stream& which, const grpc::Status& status) SALLYPORT_EXCLUDES(mutex_);
+  void stream_said(stream& which, const std::string& bytes) SALLYPORT_EXCLUDES(mutex_);
+  void ring_later(duration after) SALLYPORT_REQUIRES(mutex_);
+  void bell_rang(bool for_listener) SALLYPORT_EXCLUDES(mutex_);
+
+  transport_listener& listener_;
+  const std::string user_;
+  const std::string password_;
+  const std::unique_ptr<grpc::CompletionQueue> queue_;
+  std::vector<std::unique_ptr<member>> members_;  // constant once open
+  std::thread thread_;                            // likewise
+
+  base::mutex mutex_;
+  bool shut_ SALLYPORT_GUARDED_BY(mutex_) = false;  // nothing is started any more
+  std::size_t current_ SALLYPORT_GUARDED_BY(mutex_) = 0;
+  bool connecting_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  int last_state_ SALLYPORT_GUARDED_BY(mutex_) = 0;        // of the present member's connection
+  std::size_t refusals_ SALLYPORT_GUARDED_BY(mutex_) = 0;  // of members in a row
+  std::vector<std::shared_ptr<unary>> parked_ SALLYPORT_GUARDED_BY(mutex_);
+  std::unordered_set<std::shared_ptr<unary>> active_ SALLYPORT_GUARDED_BY(mutex_);
+  std::string token_ SALLYPORT_GUARDED_BY(mutex_);
+  bool logging_in_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  std::unordered_set<bell*> bells_ SALLYPORT_GUARDED_BY(mutex_);
+  time_point armed_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
+  bool reopening_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<line> keep_alives_ SALLYPORT_GUARDED_BY(mutex_);
+  std::unique_ptr<line> watches_ SALLYPORT_GUARDED_BY(mutex_);
+};
+
+}  // namespace sallyport::backends::etcd
