@@ -5,10 +5,11 @@
 #     and declare, in backends/NAME/NAME_backend.hpp,
 #       const backend_api::backend_descriptor& sallyport::backends::NAME_backend();
 #   sallyport_add_backend_module(NAME SCHEMES scheme... [FOLDERS folder...]
-#                                [HEADERS header... BUILD_PACKAGES package...] [RUN_PACKAGES package...])
+#                                [HEADERS header... PROGRAMS program... BUILD_PACKAGES package...]
+#                                [RUN_PACKAGES package...])
 #     the same for a backend in a file of its own, sallyport_NAME.so, that is loaded when an address begins with one of
-#     its schemes. FOLDERS are those of parts that only modules need. Without one of the HEADERS the module is left
-#     out, or configuring fails if tests or the simulator are built. BUILD_PACKAGES and RUN_PACKAGES are Debian's
+#     its schemes. FOLDERS are those of parts that only modules need. Without one of the HEADERS or PROGRAMS the module
+#     is left out, or configuring fails if tests or the simulator are built. BUILD_PACKAGES and RUN_PACKAGES are Debian's
 #     names of what it needs, for messages.
 #   sallyport_make_module(NAME [BACKEND backend] PART target HEADER header
 #                         [VERSION version] [INTERFACES checksum] [OUTPUT folder])
@@ -76,8 +77,22 @@ function(sallyport_find_missing_headers result)
   set(${result} "${missing}" PARENT_SCOPE)
 endfunction()
 
+# The programs that are not there.
+function(sallyport_find_missing_programs result)
+  set(missing "")
+  foreach(program IN LISTS ARGN)
+    string(MAKE_C_IDENTIFIER ${program} id)
+    find_program(SALLYPORT_PROGRAM_${id} ${program})
+    mark_as_advanced(SALLYPORT_PROGRAM_${id})
+    if(NOT SALLYPORT_PROGRAM_${id})
+      list(APPEND missing ${program})
+    endif()
+  endforeach()
+  set(${result} "${missing}" PARENT_SCOPE)
+endfunction()
+
 function(sallyport_add_backend_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SCHEMES;FOLDERS;HEADERS;BUILD_PACKAGES;RUN_PACKAGES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SCHEMES;FOLDERS;HEADERS;PROGRAMS;BUILD_PACKAGES;RUN_PACKAGES")
   sallyport_refuse_unknown_arguments(sallyport_add_backend_module ${name} ${arg_UNPARSED_ARGUMENTS})
   if(NOT arg_SCHEMES)
     message(FATAL_ERROR "sallyport_add_backend_module(${name}): which SCHEMES?")
@@ -99,6 +114,8 @@ function(sallyport_add_backend_module name)
     return()
   endif()
   sallyport_find_missing_headers(missing ${arg_HEADERS})
+  sallyport_find_missing_programs(missing_programs ${arg_PROGRAMS})
+  list(APPEND missing ${missing_programs})
   if(missing)
     list(JOIN missing ", " missing)
     list(JOIN arg_BUILD_PACKAGES " " packages)
