@@ -60,8 +60,9 @@ BACKEND_COMPOSITION = {"redlock": {"backends/redis"}}
 FILE_EXTRAS = {
     "src/base/lease_clock.cpp": {"include"},
     "src/base/lease_clock_test.cpp": {"include"},
-    # gRPC and the messages of etcd are seen by one file each; the rest knows values.
+    # gRPC and the messages of etcd are seen by few files; the rest knows values.
     "src/backends/etcd/transport.cpp": {"grpc", "grpcpp"},
+    "src/backends/etcd/transport_parts.hpp": {"grpc", "grpcpp"},
     "src/backends/etcd/codec.cpp": {"etcd"},
     "sim/redis/lua_values.cpp": {"lua"},
     "sim/redis/script_host.cpp": {"lua"},

@@ -78,6 +78,7 @@ struct contender {
   std::string behind{};         ///< see standing
   bool by_change = false;
   watch_number watch = 0;
+  bool far = false;  ///< whoever is in its way waits, too
 
   bool doubtful = false;  ///< a put of its key may still be executed
   bool poked = false;     ///< whoever was in its way has gone

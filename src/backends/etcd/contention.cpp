@@ -19,6 +19,8 @@ namespace {
 
 /// How long a watch that the store ended is left alone.
 constexpr duration watch_pause = std::chrono::seconds{1};
+/// How long a waiter puts off the look for what happened before its watch began, if it is not next.
+constexpr duration second_look_delay = std::chrono::milliseconds{50};
 /// Nothing changes for a waiter without an event; its heartbeat asks anyway.
 constexpr duration no_hurry = std::chrono::hours{1};
 
@@ -258,6 +260,12 @@ void contention::on_timer(time_point now, actions& out) {
       case alarm::own_watch:
         if (who != nullptr && who->is == phase::held && who->watch == 0) watch_for(*who, out);
         break;
+      case alarm::second_look:
+        if (who != nullptr && who->is == phase::waiting) {
+          who->recheck = true;
+          advance(*who, now, out);
+        }
+        break;
       case alarm::lease:
         lease_due(due.lease, now, out);
         break;
@@ -337,6 +345,12 @@ void contention::watch_began(watch_number watch, revision at, time_point now, ac
   // What happened between the look and the beginning of the watch, nobody tells. A watch from an
   // earlier revision on would tell, but the store serves those only ten times a second.
   if (at <= who.known) return;
+  if (who.far && who.is == phase::waiting) {
+    // Not much can have happened to one who waits itself; in a line that moves fast the look is
+    // never needed.
+    set_timer(now + second_look_delay, {.what = alarm::second_look, .holder = who.id});
+    return;
+  }
   who.recheck = true;
   advance(who, now, out);
 }

@@ -147,7 +147,7 @@ class contention {
  private:
   using phase = contender::phase;
   using step = contender::step;
-  enum class alarm : std::uint8_t { answers, own_watch, lease, names };
+  enum class alarm : std::uint8_t { answers, own_watch, second_look, lease, names };
   struct timer {
     alarm what = alarm::answers;
     backend_api::holder_id holder{};

@@ -355,6 +355,7 @@ void contention::wait(contender& who, const standing& where, revision at, action
                     who.by_change == where.by_change;
   who.is = phase::waiting;
   who.known = at;
+  who.far = who.before.size() > 1;
   who.before.clear();
   if (!same) {
     drop_watch(who, out);

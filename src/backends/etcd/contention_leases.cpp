@@ -270,6 +270,12 @@ void contention::lease_due(lease_id id, time_point now, actions& out) {
   const auto found = leases_.find(id);
   if (found == leases_.end()) return;
   lease_state& lease = found->second;
+  const bool idle = lease.members.empty() && lease.is == lease_state::phase::live &&
+                    now - lease.empty_since >= idle_time(lease);
+  if (idle) {
+    revoke(id, out);
+    return;
+  }
   if (lease.keeping && !lease.keeping->reading && lease.keeping->repeat_at <= now) {
     // It is said again once it is certain that the first one's answer will not come any more: that
     // answer must not count from the second one's sending.
@@ -282,13 +288,7 @@ void contention::lease_due(lease_id id, time_point now, actions& out) {
     const contender* const who = find(each);
     return who != nullptr && (who->stale_lease || (who->renew && !who->renew->draws));
   });
-  if (wanted) {
-    keep(id, now, out);
-    return;
-  }
-  const bool idle = lease.members.empty() && lease.is == lease_state::phase::live &&
-                    now - lease.empty_since >= idle_time(lease);
-  if (idle && !lease.keeping) revoke(id, out);
+  if (wanted) keep(id, now, out);
 }
 
 void contention::lease_ended(lease_id id, time_point now, actions& out) {

@@ -120,7 +120,7 @@ TEST_F(EtcdContention, WhatHappensBeforeAWatchBeginsIsFoundByLooking) {
   world.lose = [this](int number, action& what) {
     if (number != 2 || !std::holds_alternative<watch_order>(what)) return false;
     world.lose = nullptr;
-    one.leave(alice);  // between the answer and the watch
+    world.store.revoke(1001);  // alice goes between the answer and the watch
     world.carry_out(number, what);
     return true;
   };
@@ -128,6 +128,26 @@ TEST_F(EtcdContention, WhatHappensBeforeAWatchBeginsIsFoundByLooking) {
   two.acquire(bob, "door");
 
   EXPECT_EQ(two.told.entered, std::vector<holder_id>{bob});
+}
+
+TEST_F(EtcdContention, WhoIsNotNextLooksALittleLater) {
+  contention_world::client& three = world.add();
+  one.acquire(alice, "door");
+  two.acquire(bob, "door");
+  world.lose = [this](int number, action& what) {
+    if (number != 3 || !std::holds_alternative<watch_order>(what)) return false;
+    world.lose = nullptr;
+    world.store.revoke(1001);
+    world.store.revoke(2001);  // both who were before it
+    world.carry_out(number, what);
+    return true;
+  };
+  three.acquire(carol, "door");
+  EXPECT_TRUE(three.waits(carol));
+
+  world.pass(50ms);
+
+  EXPECT_EQ(three.told.entered, std::vector<holder_id>{carol});
 }
 
 TEST_F(EtcdContention, AHeartbeatFindsWhatNoEventTold) {
@@ -366,25 +386,27 @@ TEST_F(EtcdContention, AKeepAliveCountsOnlyWithAReadOfTheSameTerm) {
 
 TEST_F(EtcdContention, AKeepAlivesCountBeginsWithItsSending) {
   one.acquire(alice, "door");
+  one.acquire(bob, "window");
   world.pass(2s);
   std::optional<lease_id> asked;
   world.lose = [&](int, action& what) {
     if (auto* const order = std::get_if<keep_alive_order>(&what)) asked = order->lease;
     return std::holds_alternative<keep_alive_order>(what);
   };
-  const time_point sent = world.now;
   one.renew(alice);
   ASSERT_TRUE(asked);
   world.lose = nullptr;
-  world.pass(500ms);
+  world.pass(300ms);
+  one.renew(bob);
+  world.pass(200ms);
 
   world.answer(1, [&](contention& machine, time_point at, actions& out) {
     machine.kept_alive(*asked, 6, world.store.term, at, out);
   });
 
-  ASSERT_TRUE(one.renewal(alice));
-  EXPECT_EQ(one.renewal(alice)->remaining, 6s) << "counted from the renewal, which was sent then";
-  EXPECT_EQ(world.now - sent, 500ms);
+  ASSERT_TRUE(one.renewal(alice) && one.renewal(bob));
+  EXPECT_EQ(one.renewal(alice)->remaining, 6s);
+  EXPECT_EQ(one.renewal(bob)->remaining, 5700ms) << "its renewal came later than the sending";
 }
 
 TEST_F(EtcdContention, ALeaseThatHasEndedIsTheLossOfAllOnIt) {

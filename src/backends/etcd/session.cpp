@@ -103,10 +103,18 @@ void session::close() {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
       const base::mutex_lock lock(mutex_);
+      // Nothing is told after this has returned, also if it is called by one who is being told.
+      for (action& each : to_do_) out.push_back(std::move(each));
+      to_do_.clear();
       machine_.close(out);
     }
   }
-  for (action& each : out) carry_out(each);
+  for (action& each : out) {
+    const bool pointless =
+        std::holds_alternative<txn_order>(each) || std::holds_alternative<grant_order>(each) ||
+        std::holds_alternative<keep_alive_order>(each) || std::holds_alternative<watch_order>(each);
+    if (!pointless) carry_out(each);
+  }
   // Leases that nobody needs any more are not left to lapse, if the store is there to hear it.
   if (!transport_->on_own_thread()) {
     for (int left = farewells_.load(); left > 0; left = farewells_.load()) farewells_.wait(left);

@@ -1,21 +1,11 @@
-#include "backends/etcd/transport.hpp"
-
-#include "base/check.hpp"
+#include "backends/etcd/transport_parts.hpp"
 #include <sallyport/error.hpp>
 #include <sallyport/lease_clock.hpp>
 
-#include <grpc/support/time.h>
-#include <grpcpp/alarm.h>
-#include <grpcpp/channel.h>
-#include <grpcpp/client_context.h>
-#include <grpcpp/completion_queue.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
-#include <grpcpp/support/byte_buffer.h>
 
 #include <algorithm>
-#include <deque>
 #include <fstream>
 #include <iterator>
 #include <pthread.h>
@@ -33,8 +23,6 @@ constexpr const char* log_in_method = "/etcdserverpb.Auth/Authenticate";
 
 /// How long a connection may take to come about before the next member is tried.
 constexpr duration connect_patience = 1s;
-/// A stream that broke is opened again after this.
-constexpr duration reopen_pause = 100ms;
 constexpr duration log_in_patience = 2s;
 /// Whoever could not be served is told this much before the last moment.
 constexpr duration early_answer = 20ms;
@@ -44,6 +32,18 @@ constexpr duration shortest_try = 300ms;
 constexpr int most_tries = 6;
 /// Answers are larger than gRPC's usual 4 MB only for lists of very many locks.
 constexpr int largest_answer = 64 * 1024 * 1024;
+
+base::result<std::string> content_of(const std::string& path) {
+  if (path.empty()) return std::string{};
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open() || text.empty()) {
+    return base::fail(errc::bad_uri, "the file '" + path + "' can't be read or is empty");
+  }
+  return text;
+}
+
+}  // namespace
 
 gpr_timespec deadline_at(time_point when) {
   const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(when - lease_clock::now());
@@ -65,19 +65,6 @@ std::string bytes_of(const grpc::ByteBuffer& buffer) {
   }
   return out;
 }
-
-base::result<std::string> content_of(const std::string& path) {
-  if (path.empty()) return std::string{};
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || text.empty()) {
-    return base::fail(errc::bad_uri, "the file '" + path + "' can't be read or is empty");
-  }
-  return text;
-}
-
-/// What a status that is not OK says about the request.
-enum class meaning { lost, not_done, no_such_lease, log_in_again, refused };
 
 meaning meaning_of(const grpc::Status& status) {
   const std::string& text = status.error_message();
@@ -104,169 +91,6 @@ meaning meaning_of(const grpc::Status& status) {
       return meaning::lost;  // time-outs, broken connections, whatever else
   }
 }
-
-}  // namespace
-
-/// What the completion queue hands back.
-class transport::tag {
- public:
-  tag() = default;
-  tag(const tag&) = delete;
-  tag& operator=(const tag&) = delete;
-  virtual ~tag() = default;
-  virtual void done(bool ok) = 0;
-};
-
-struct transport::member {
-  std::string name;
-  std::shared_ptr<grpc::Channel> channel;
-  std::unique_ptr<grpc::GenericStub> stub;
-};
-
-/// One request, over all its tries.
-class transport::unary final : public tag, public std::enable_shared_from_this<unary> {
- public:
-  unary(std::shared_ptr<transport> whose, const char* path, const std::string& bytes, time_point by,
-        answer callback)
-      : home(std::move(whose)),
-        method(path),
-        request(buffer_of(bytes)),
-        answer_by(by),
-        done_with(std::move(callback)) {}
-
-  void done(bool /*ok*/) override {
-    const auto alive = shared_from_this();  // the transport lets go of it meanwhile
-    home->answered(alive, status);
-  }
-  void finish(const reply<std::string>& said) {
-    if (const answer callback = std::exchange(done_with, nullptr)) callback(said);
-  }
-
-  const std::shared_ptr<transport> home;
-  const char* const method;
-  const grpc::ByteBuffer request;
-  const time_point answer_by;
-  answer done_with;
-  std::unique_ptr<grpc::ClientContext> context;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<grpc::ByteBuffer>> reader;
-  grpc::ByteBuffer response;
-  grpc::Status status;
-  std::size_t asked = 0;  // the member
-  std::string token;      // that it was sent with
-  int tries = 0;
-  bool doubtful = false;
-  bool is_log_in = false;
-};
-
-/// One of the two streams, over all its openings.
-struct transport::line {
-  const char* method = nullptr;
-  bool is_watch = false;
-  std::deque<std::string> to_say;
-  stream* open = nullptr;  // owned by its operations
-  bool was_broken = false;
-};
-
-/// One opening of a stream. Deletes itself when its last operation has come back.
-class transport::stream final {
- public:
-  stream(std::shared_ptr<transport> whose, line& of, std::size_t at)
-      : home(std::move(whose)), where(of), asked(at) {}
-
-  /// Each kind of operation has a tag of its own.
-  class operation final : public tag {
-   public:
-    operation(stream& whose, void (stream::*what)(bool)) : stream_(whose), what_(what) {}
-    void done(bool ok) override { (stream_.*what_)(ok); }
-
-   private:
-    stream& stream_;
-    void (stream::*what_)(bool);
-  };
-
-  void begin(grpc::GenericStub& stub, grpc::CompletionQueue& queue) {
-    rpc = stub.PrepareCall(&context, where.method, &queue);
-    under_way = 1;
-    rpc->StartCall(&started_tag);
-  }
-  // The home's mutex is held for these.
-  void read() {
-    ++under_way;
-    rpc->Read(&heard, &read_tag);
-  }
-  void write_next() {
-    if (!ready || writing || over || where.to_say.empty()) return;
-    writing = true;
-    ++under_way;
-    const grpc::ByteBuffer bytes = buffer_of(where.to_say.front());
-    where.to_say.pop_front();
-    rpc->Write(bytes, &written_tag);
-  }
-  void finish() {
-    if (std::exchange(over, true)) return;
-    ++under_way;
-    rpc->Finish(&status, &finished_tag);
-  }
-  void started(bool ok);
-  void was_read(bool ok);
-  void written(bool ok);
-  void finished(bool ok);
-  void drop(int count);
-
-  const std::shared_ptr<transport> home;
-  line& where;
-  const std::size_t asked;
-  grpc::ClientContext context;
-  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> rpc;
-  grpc::ByteBuffer heard;
-  grpc::Status status;
-  std::string token;
-  operation started_tag{*this, &stream::started};
-  operation read_tag{*this, &stream::was_read};
-  operation written_tag{*this, &stream::written};
-  operation finished_tag{*this, &stream::finished};
-  int under_way = 0;
-  bool ready = false;
-  bool writing = false;
-  bool over = false;
-};
-
-/// Rings once.
-class transport::bell final : public tag {
- public:
-  bell(std::shared_ptr<transport> whose, bool for_listener)
-      : home_(std::move(whose)), for_listener_(for_listener) {}
-  void set(grpc::CompletionQueue& queue, time_point when) {
-    alarm_.Set(&queue, deadline_at(when), this);
-  }
-  void cancel() { alarm_.Cancel(); }
-  void done(bool /*ok*/) override {
-    const std::unique_ptr<bell> self(this);
-    {
-      const base::mutex_lock lock(home_->mutex_);
-      home_->bells_.erase(this);
-    }
-    home_->bell_rang(for_listener_);
-  }
-
- private:
-  const std::shared_ptr<transport> home_;
-  const bool for_listener_;
-  grpc::Alarm alarm_;
-};
-
-/// Hears of the present member's connection.
-class transport::connecting final : public tag {
- public:
-  explicit connecting(std::shared_ptr<transport> whose) : home_(std::move(whose)) {}
-  void done(bool ok) override {
-    const std::unique_ptr<connecting> self(this);
-    home_->connection_changed(ok);
-  }
-
- private:
-  const std::shared_ptr<transport> home_;
-};
 
 // ---- opening and closing -------------------------------------------------------------------------
 
@@ -318,11 +142,15 @@ base::result<std::monostate> transport::connect(const address& where) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // each client has its own connections
   arguments.SetMaxReceiveMessageSize(largest_answer);
   if (!where.tls.server_name.empty()) arguments.SetSslTargetNameOverride(where.tls.server_name);
+  // A peer that is gone without a word; etcd takes it amiss more often than every 5 s.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3000);
   for (const net::endpoint& each : where.members) {
     auto made = std::make_unique<member>();
-    made->name = each.describe();
-    made->channel = grpc::CreateCustomChannel("dns:///" + made->name, credentials, arguments);
-    made->stub = std::make_unique<grpc::GenericStub>(made->channel);
+    made->make_channel = [target = "dns:///" + each.describe(), credentials, arguments] {
+      return grpc::CreateCustomChannel(target, credentials, arguments);
+    };
+    made->connect();
     members_.push_back(std::move(made));
   }
   return std::monostate{};
@@ -391,6 +219,7 @@ void transport::launch(const std::shared_ptr<unary>& request) {
   }
   ++request->tries;
   request->asked = current_;
+  request->channel = members_[current_]->channel;
   request->token = token_;
   request->context = std::make_unique<grpc::ClientContext>();
   request->context->set_deadline(deadline_at(until));
@@ -421,6 +250,10 @@ void transport::answered(const std::shared_ptr<unary>& request, const grpc::Stat
       if (what == meaning::lost) {
         request->doubtful = true;
         move_on(request->asked);
+        // The connection may have a hole that nobody tells of: its next use begins with a new one.
+        const bool silent = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+        member& one = *members_[request->asked];
+        if (silent && request->channel == one.channel) one.connect();
       } else if (what == meaning::not_done) {
         move_on(request->asked);
       } else if (what == meaning::log_in_again && request->token == token_) {
@@ -549,154 +382,6 @@ void transport::move_on(std::size_t from) {
 void transport::doubt() {
   const base::mutex_lock lock(mutex_);
   if (!shut_) move_on(current_);
-}
-
-// ---- streams -------------------------------------------------------------------------------------
-
-void transport::keep_alive(std::string request) { say(*keep_alives_, std::move(request)); }
-
-void transport::watch(std::string request) { say(*watches_, std::move(request)); }
-
-void transport::say(line& where, std::string request) {
-  const base::mutex_lock lock(mutex_);
-  if (shut_) return;
-  where.to_say.push_back(std::move(request));
-  if (where.open != nullptr) {
-    where.open->write_next();
-  } else if (!reopening_) {
-    open(where);
-  }
-}
-
-void transport::open_lines() {
-  for (line* each : {keep_alives_.get(), watches_.get()}) {
-    if (each->open == nullptr && !each->to_say.empty()) open(*each);
-  }
-}
-
-void transport::open(line& where) {
-  if (!ready()) {
-    await_connection();
-    return;
-  }
-  if (!user_.empty() && token_.empty()) {
-    log_in();
-    return;
-  }
-  auto* const fresh = new stream(shared_from_this(), where, current_);  // NOLINT: owns itself
-  where.open = fresh;
-  fresh->token = token_;
-  if (where.is_watch) fresh->context.AddMetadata("hasleader", "true");
-  if (!token_.empty()) fresh->context.AddMetadata("token", token_);
-  fresh->begin(*members_[current_]->stub, *queue_);
-}
-
-void transport::stream::started(bool ok) {
-  {
-    const base::mutex_lock lock(home->mutex_);
-    if (home->shut_) {
-      over = true;
-    } else if (ok) {
-      ready = true;
-      read();
-      write_next();
-    } else {
-      finish();
-    }
-  }
-  drop(1);
-}
-
-void transport::stream::was_read(bool ok) {
-  std::string bytes;
-  {
-    const base::mutex_lock lock(home->mutex_);
-    if (home->shut_) {
-      over = true;
-    } else if (ok) {
-      bytes = bytes_of(heard);
-    } else {
-      finish();
-    }
-  }
-  if (!bytes.empty()) home->stream_said(*this, bytes);
-  {
-    const base::mutex_lock lock(home->mutex_);
-    if (ok && !home->shut_ && !over) read();
-  }
-  drop(1);
-}
-
-void transport::stream::written(bool ok) {
-  {
-    const base::mutex_lock lock(home->mutex_);
-    writing = false;
-    if (home->shut_) {
-      over = true;
-    } else if (ok) {
-      write_next();
-    } else {
-      finish();
-    }
-  }
-  drop(1);
-}
-
-void transport::stream::finished(bool /*ok*/) {
-  home->stream_ended(*this, status);
-  drop(1);
-}
-
-void transport::stream::drop(int count) {
-  bool last = false;
-  {
-    const base::mutex_lock lock(home->mutex_);
-    under_way -= count;
-    last = under_way == 0;
-    if (last && where.open == this) where.open = nullptr;
-  }
-  if (last) delete this;  // NOLINT: owns itself
-}
-
-void transport::stream_said(stream& which, const std::string& bytes) {
-  bool back = false;
-  const bool is_watch = which.where.is_watch;
-  {
-    const base::mutex_lock lock(mutex_);
-    if (which.where.open != &which) return;
-    if (is_watch) back = std::exchange(which.where.was_broken, false);
-  }
-  if (!is_watch) {
-    if (const auto said = codec::read_keep_alive(bytes)) listener_.kept_alive(*said);
-    return;
-  }
-  const auto said = codec::read_watch(bytes);
-  if (!said) return;
-  listener_.watch_reported(*said);
-  if (back) listener_.watches_back();
-}
-
-void transport::stream_ended(stream& which, const grpc::Status& status) {
-  const bool is_watch = which.where.is_watch;
-  {
-    const base::mutex_lock lock(mutex_);
-    if (shut_) return;
-    if (which.where.open == &which) which.where.open = nullptr;
-    // What was not said yet belongs to what the listener is about to say anew.
-    which.where.to_say.clear();
-    which.where.was_broken = true;
-    if (meaning_of(status) == meaning::log_in_again && which.token == token_) token_.clear();
-    if (meaning_of(status) == meaning::lost || meaning_of(status) == meaning::not_done) {
-      move_on(which.asked);
-    }
-    reopening_ = true;
-    ring_later(reopen_pause);
-  }
-  if (is_watch) {
-    listener_.watches_broken();
-  } else {
-    listener_.keep_alives_broken();
-  }
 }
 
 // ---- time ----------------------------------------------------------------------------------------

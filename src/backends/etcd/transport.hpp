@@ -106,7 +106,7 @@ class transport final : public std::enable_shared_from_this<transport> {
   const std::string user_;
   const std::string password_;
   const std::unique_ptr<grpc::CompletionQueue> queue_;
-  std::vector<std::unique_ptr<member>> members_;  // constant once open
+  std::vector<std::unique_ptr<member>> members_;  // which ones: constant once open
   std::thread thread_;                            // likewise
 
   base::mutex mutex_;
@@ -122,8 +122,9 @@ class transport final : public std::enable_shared_from_this<transport> {
   std::unordered_set<bell*> bells_ SALLYPORT_GUARDED_BY(mutex_);
   time_point armed_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
   bool reopening_ SALLYPORT_GUARDED_BY(mutex_) = false;
-  std::unique_ptr<line> keep_alives_ SALLYPORT_GUARDED_BY(mutex_);
-  std::unique_ptr<line> watches_ SALLYPORT_GUARDED_BY(mutex_);
+  // The lines themselves are always there; what is in them is guarded by mutex_.
+  const std::unique_ptr<line> keep_alives_;
+  const std::unique_ptr<line> watches_;
 };
 
 }  // namespace sallyport::backends::etcd

@@ -53,6 +53,15 @@ TEST_F(EtcdWireFaults, AHolderThatIsCutOffKnowsBeforeTheNextOneEnters) {
   heal();
 }
 
+TEST_F(EtcdWireFaults, AConnectionWithAHoleIsReplacedAlthoughNobodyClosedIt) {
+  mutex mine{hurt(), "door", lasting(6s)};
+  mine.acquire().release();
+
+  network.set(1, flow::to_client, fault::silence());
+
+  EXPECT_TRUE(mine.try_acquire_for(patience));
+}
+
 TEST_F(EtcdWireFaults, AHolderSurvivesACutThatIsShorterThanItsLease) {
   mutex mine{hurt(), "door", lasting(6s)};
   const auto held = mine.acquire();
