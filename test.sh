@@ -286,17 +286,17 @@ with_fixed_addresses() {
 }
 
 # The rules themselves (label `rules`) are values without a pointer or a thread, and are inside of the simulator, too: the
-# sanitizers see them there. Of the longest suite one half is enough for them.
+# sanitizers see them there. Of the longest suites one part is enough for them.
 asan_stage() {
   build asan sallyport_tests_unit sallyport_tests_contract sallyport_tests_sim-smoke
   export -f tests
-  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_redlock_1\$'"
+  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_(redlock_1|etcd_[123])\$'"
 }
 
 tsan_stage() {
   build tsan sallyport_tests_threads sallyport_tests_contract
   export -f tests
-  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_redlock_1\$'"
+  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd_[123])\$'"
 }
 
 our_sources() {

@@ -80,9 +80,10 @@ struct contender {
   watch_number watch = 0;
   bool far = false;  ///< whoever is in its way waits, too
 
-  bool doubtful = false;  ///< a put of its key may still be executed
-  bool poked = false;     ///< whoever was in its way has gone
-  bool recheck = false;   ///< a notice may have been missed
+  bool first_try = false;  ///< it enters with a key that was never sent before
+  bool doubtful = false;   ///< a put of its key may still be executed
+  bool poked = false;      ///< whoever was in its way has gone
+  bool recheck = false;    ///< a notice may have been missed
   bool note_due = false;
   bool claimed = false;      ///< core has heard of the grant by an answer
   bool stale_lease = false;  ///< an answer waits until the lease was kept alive

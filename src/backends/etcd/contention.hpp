@@ -182,7 +182,8 @@ class contention {
   void proclaim(contender& who, actions& out);
   void go(contender& who, step what, time_point answer_by, actions& out);
   [[nodiscard]] std::vector<condition> mine(const contender& who) const;
-  void append_puts(const contender& who, bool draws, std::vector<operation>& to) const;
+  void append_puts(const contender& who, bool inside, bool draws, std::vector<operation>& to) const;
+  void append_first_puts(const contender& who, bool inside, std::vector<operation>& to) const;
   [[nodiscard]] time_point patience(const contender& who, time_point now) const;
 
   // their answers, contention_answers.cpp

@@ -206,16 +206,18 @@ void contention::tried(contender& who, const txn_answer& said, time_point now, a
   if (where.is == standing::word::admitted || where.is == standing::word::unclear) {
     // Others are there, but there is room. Somebody may come first: then this one goes again.
     who.before.clear();
+    who.first_try = false;
     txn order;
     order.when = {{.what = condition::field::created, .key = who.key}};
-    if (who.what == form::election) order.then.emplace_back(put{who.key, who.value, who.lease});
-    append_puts(who, true, order.then);
+    const look_up own_key{.key = who.key, .keys_only = true};
     const look_up again{.key = who.folder,
                         .end = who.folder_end,
                         .limit = page_for(who.what, std::max(who.permits, where.permits)),
                         .youngest_first = true};
+    append_first_puts(who, false, order.then);
+    order.then.emplace_back(own_key);
     order.then.emplace_back(again);
-    order.otherwise = {look_up{.key = who.key, .keys_only = true}, again};
+    order.otherwise = {own_key, again};
     send(who, step::entering, std::move(order), patience(who, now), out);
     return;
   }
@@ -242,18 +244,22 @@ bool contention::take_page(contender& who, const operation_answer& page) {
 }
 
 void contention::entered(contender& who, const txn_answer& said, time_point now, actions& out) {
-  if (said.succeeded) {
+  if (said.succeeded && who.first_try) {
     who.created = said.at;
-  } else {
-    const operation_answer& own = said.answers.at(0);
-    if (own.found.size() != 1 || own.found.front().lease != who.lease) {
-      // Somebody has broken it before we knew that we were in.
-      fall_out(who);
-      advance(who, now, out);
-      return;
-    }
-    who.created = own.found.front().created;
+    hold(who, said.at, now, out);
+    return;
   }
+  const operation_answer& own = said.answers.at(said.answers.size() - 2);
+  if (own.found.size() != 1 || own.found.front().lease != who.lease) {
+    // Somebody has broken it before we knew that we were in.
+    fall_out(who);
+    advance(who, now, out);
+    return;
+  }
+  // Not the answer's revision: an earlier execution of the same request may have put it there.
+  who.created = own.found.front().created;
+  const bool shares = who.what == form::reader || who.what == form::permit;
+  const bool fresh = shares && who.created == said.at;
   const operation_answer& page = said.answers.back();
   const bool complete = take_page(who, page);
   if (!complete) {
@@ -265,7 +271,7 @@ void contention::entered(contender& who, const txn_answer& said, time_point now,
       return;
     }
   }
-  judge(who, complete, said.at, said.succeeded, now, out);
+  judge(who, complete, said.at, fresh, now, out);
 }
 
 void contention::looked(contender& who, const txn_answer& said, time_point now, actions& out) {

@@ -32,8 +32,16 @@ std::vector<condition> contention::mine(const contender& who) const {
           {.what = condition::field::lease, .number = who.lease, .key = who.key}};
 }
 
-void contention::append_puts(const contender& who, bool draws, std::vector<operation>& to) const {
+void contention::append_first_puts(const contender& who, bool inside,
+                                   std::vector<operation>& to) const {
+  if (who.what == form::election) to.emplace_back(put{who.key, who.value, who.lease});
+  append_puts(who, inside, true, to);
+}
+
+void contention::append_puts(const contender& who, bool inside, bool draws,
+                             std::vector<operation>& to) const {
   description said = who.card;
+  said.held = inside;
   said.token = draws || who.is != phase::held ? 0 : static_cast<std::uint64_t>(who.token);
   if (who.what == form::election) {
     to.emplace_back(put{how_.keys.card(who.key), to_json(said), who.lease});
@@ -53,23 +61,30 @@ void contention::enter(contender& who, time_point now, actions& out) {
   who.created = 0;
   who.poked = who.recheck = false;
   who.before.clear();
-  // Whoever does not want to wait gets in if nobody is there, and learns otherwise who is.
-  const bool only_if_free = !who.asked->may_wait && !who.doubtful;
   const look_up others{.key = who.folder,
                        .end = who.folder_end,
                        .limit = page_for(who.what, who.permits),
                        .youngest_first = true};
+  const look_up own{.key = who.key, .keys_only = true};
+  who.first_try = !who.doubtful;
   txn order;
-  if (who.what == form::election) order.then.emplace_back(put{who.key, who.value, who.lease});
-  append_puts(who, true, order.then);
-  if (only_if_free) {
+  if (who.first_try) {
+    // In, if nobody is there; else in line, or, for those who do not want to wait, not at all.
     order.when = {{.what = condition::field::created, .key = who.folder, .end = who.folder_end}};
-    order.otherwise = {others};
+    append_first_puts(who, true, order.then);
+    if (who.asked->may_wait) {
+      append_first_puts(who, false, order.otherwise);
+      order.otherwise.emplace_back(own);
+    }
+    order.otherwise.emplace_back(others);
   } else {
     order.when = {{.what = condition::field::created, .key = who.key}};
+    append_first_puts(who, false, order.then);
+    order.then.emplace_back(own);
     order.then.emplace_back(others);
-    order.otherwise = {look_up{.key = who.key, .keys_only = true}, others};
+    order.otherwise = {own, others};
   }
+  const bool only_if_free = who.first_try && !who.asked->may_wait;
   send(who, only_if_free ? step::trying : step::entering, std::move(order), who.asked->answer_by,
        out);
 }
@@ -114,7 +129,7 @@ void contention::confirm(contender& who, time_point now, actions& out) {
                         .number = who.created - 1,
                         .key = who.folder,
                         .end = who.folder_end});
-  append_puts(who, true, order.then);
+  append_puts(who, true, true, order.then);
   order.otherwise = {look_up{.key = who.key, .keys_only = true},
                      look_up{.key = who.folder,
                              .end = who.folder_end,
@@ -128,7 +143,8 @@ void contention::put_description(contender& who, step what, time_point answer_by
   who.note_due = false;
   txn order;
   order.when = mine(who);
-  append_puts(who, what == step::crowning || what == step::drawing, order.then);
+  const bool inside = who.is == phase::held || what == step::crowning;
+  append_puts(who, inside, what == step::crowning || what == step::drawing, order.then);
   send(who, what, std::move(order), answer_by, out);
 }
 

@@ -61,6 +61,37 @@ TEST_F(EtcdContention, AFreeLockCostsOneTransactionOnceThereIsALease) {
   EXPECT_TRUE(world.store.keys.empty());
 }
 
+TEST_F(EtcdContention, OnlyWhoKnowsThatItIsInSaysSo) {
+  one.acquire(alice, "door");
+  two.acquire(bob, "door");
+  const auto says = [&](std::size_t which) {
+    return from_json(std::next(world.store.keys.begin(), static_cast<long>(which))->second.value)
+        .value()
+        .held;
+  };
+  EXPECT_TRUE(says(0));
+  EXPECT_FALSE(says(1));
+
+  one.leave(alice);
+
+  EXPECT_TRUE(says(0)) << "bob, now";
+}
+
+TEST_F(EtcdContention, AnEnteringThatWasExecutedTwiceIsOneEntering) {
+  two.acquire(carol, "other");
+  answer_twice();
+  two.acquire(bob, "door");
+  ASSERT_TRUE(two.grant(bob));
+  answer_twice();
+  one.acquire(alice, "door");  // its lease first
+  EXPECT_TRUE(one.waits(alice));
+  EXPECT_EQ(world.store.keys.size(), 3U);
+
+  two.leave(bob);
+
+  EXPECT_EQ(one.told.entered, std::vector<holder_id>{alice});
+}
+
 TEST_F(EtcdContention, TheTokenIsTheRevisionOfTheConfirmingAnswer) {
   one.acquire(alice, "door");
 
@@ -591,6 +622,23 @@ TEST_F(EtcdContention, AnElectionsKeyHoldsWhatTheLeaderSays) {
   EXPECT_EQ(world.store.keys.rbegin()->second.value, "ready");
   one.leave(alice);
   EXPECT_TRUE(world.store.keys.empty()) << "its card, too";
+}
+
+TEST_F(EtcdContention, AWatchThatTheStoreEndedIsSetAgainAtTheNextHeartbeat) {
+  one.acquire(alice, "door");
+  two.acquire(bob, "door");
+  const watch_number ended = world.store.watchers.begin()->first.second;
+  world.store.watchers.clear();
+
+  two.step([&](contention& machine, time_point at, actions& out) {
+    machine.watch_ended(ended, at, out);
+  });
+  EXPECT_EQ(two.sent.watches, 1) << "not at once: the store may end it again";
+  two.acquire(bob, "door");
+  EXPECT_EQ(two.sent.watches, 2);
+  one.leave(alice);
+
+  EXPECT_EQ(two.told.entered, std::vector<holder_id>{bob});
 }
 
 // ---- watches -------------------------------------------------------------------------------------

@@ -124,6 +124,7 @@ class reader {
       const std::string_view word = truth ? "true" : "false";
       if (!rest_.starts_with(word)) continue;
       rest_.remove_prefix(word.size());
+      if (name == "held") out.held = truth;
       if (name == "shared") out.shared = truth;
       if (name == "closed") out.closed = truth;
       return true;
@@ -160,7 +161,8 @@ std::string to_json(const description& who) {
   if (who.waiters != 0) write_number(out, "waiters", who.waiters);
   if (who.permits != 0) write_number(out, "permits", who.permits);
   if (who.token != 0) write_number(out, "token", who.token);
-  for (const auto& [name, truth] : {std::pair{"shared", who.shared}, {"closed", who.closed}}) {
+  for (const auto& [name, truth] :
+       {std::pair{"held", who.held}, {"shared", who.shared}, {"closed", who.closed}}) {
     if (!truth) continue;
     begin_field(out, name);
     out += "true";

@@ -18,6 +18,7 @@ struct description {
   std::uint32_t permits = 0;  ///< semaphore: N
   /// The token of its grant; zero: the revision at which the key was last changed.
   std::uint64_t token = 0;
+  bool held = false;    ///< it knows that it is in; readers and permits do not say so
   bool shared = false;  ///< a writer that was downgraded
   bool closed = false;  ///< a tombstone: its holder was put out
 

@@ -110,6 +110,8 @@ std::optional<lock_info> session::sight::describe() const {
     if (each.place.closed) {
       out.closed_for = std::max({out.closed_for, remaining, milliseconds{1}});
     } else if (each.inside) {
+      const bool shares = each.place.what == form::reader || each.place.what == form::permit ||
+                          each.place.what == form::foreign;
       out.holders.push_back({.token = each.token(),
                              .mode = each.place.shared ? lock_mode::shared : lock_mode::exclusive,
                              .host = each.said.host,
@@ -119,7 +121,7 @@ std::optional<lock_info> session::sight::describe() const {
                              .held_for = since(each.said.since_ms),
                              .remaining = std::max(remaining, milliseconds{1}),
                              .local_waiters = each.said.waiters,
-                             .claimed = true});
+                             .claimed = each.said.held || shares});
     } else {
       out.waiters.push_back({.mode = each.place.shared ? lock_mode::shared : lock_mode::exclusive,
                              .host = each.said.host,
