@@ -2,6 +2,7 @@
 
 #include <sallyport/error.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace sallyport::backends::etcd {
@@ -142,13 +143,18 @@ void contention::watch(const lock_name& name, bool on, actions& out) {
     const auto found = names_.find(name);
     if (found == names_.end()) return;
     if (found->second.watch != 0) out.emplace_back(unwatch_order{found->second.watch});
+    name_watches_.erase(found->second.watch);
     names_.erase(found);
     return;
   }
   const auto [place, fresh] = names_.try_emplace(name);
-  if (!fresh) return;
-  place->second.watch = next_watch_++;
-  out.emplace_back(watch_order{place->second.watch, how_.keys.folder(name.text()),
+  if (fresh) watch_name(name, place->second, out);
+}
+
+void contention::watch_name(const lock_name& name, watched_name& state, actions& out) {
+  state.watch = next_watch_++;
+  name_watches_.emplace(state.watch, name);
+  out.emplace_back(watch_order{state.watch, how_.keys.folder(name.text()),
                                how_.keys.folder_end(name.text()), true});
 }
 
@@ -236,9 +242,11 @@ void contention::close(actions& out) {
   }
   contenders_.clear();
   leases_.clear();
+  shared_.clear();
   errands_.clear();
   watches_.clear();
   names_.clear();
+  name_watches_.clear();
   timers_.clear();
 }
 
@@ -271,10 +279,7 @@ void contention::on_timer(time_point now, actions& out) {
         break;
       case alarm::names:
         for (auto& [name, state] : names_) {
-          if (state.watch != 0) continue;
-          state.watch = next_watch_++;
-          out.emplace_back(watch_order{state.watch, how_.keys.folder(name.text()),
-                                       how_.keys.folder_end(name.text()), true});
+          if (state.watch == 0) watch_name(name, state, out);
         }
         break;
     }
@@ -331,9 +336,9 @@ void contention::watch_for(contender& who, actions& out) {
 }
 
 void contention::watch_began(watch_number watch, revision at, time_point now, actions& out) {
-  for (auto& [name, state] : names_) {
-    if (state.watch != watch) continue;
-    if (std::exchange(state.was_lost, false)) out.emplace_back(changed_told{name});
+  if (const auto name = name_watches_.find(watch); name != name_watches_.end()) {
+    const bool was_lost = std::exchange(names_.at(name->second).was_lost, false);
+    if (was_lost) out.emplace_back(changed_told{name->second});
     return;
   }
   const auto found = watches_.find(watch);
@@ -357,14 +362,12 @@ void contention::watch_began(watch_number watch, revision at, time_point now, ac
 
 void contention::watch_said(watch_number watch, std::span<const key_event> events, time_point now,
                             actions& out) {
-  for (const auto& [name, state] : names_) {
-    if (state.watch != watch) continue;
-    const std::string folder = how_.keys.folder(name.text());
-    for (const key_event& each : events) {
-      if (!segment_in(folder, each.now.key)) continue;
-      out.emplace_back(changed_told{name});
-      break;
-    }
+  if (const auto name = name_watches_.find(watch); name != name_watches_.end()) {
+    const std::string folder = how_.keys.folder(name->second.text());
+    const bool changed = std::ranges::any_of(events, [&](const key_event& each) {
+      return segment_in(folder, each.now.key).has_value();
+    });
+    if (changed) out.emplace_back(changed_told{name->second});
     return;
   }
   const auto found = watches_.find(watch);
@@ -384,10 +387,11 @@ void contention::watch_said(watch_number watch, std::span<const key_event> event
 }
 
 void contention::watch_ended(watch_number watch, time_point now, actions& out) {
-  for (auto& [name, state] : names_) {
-    if (state.watch != watch) continue;
-    state = {.watch = 0, .was_lost = true};
+  if (const auto name = name_watches_.find(watch); name != name_watches_.end()) {
+    names_.at(name->second) = {.watch = 0, .was_lost = true};
+    name_watches_.erase(name);
     set_timer(now + watch_pause, {.what = alarm::names});
+    return;
   }
   const auto found = watches_.find(watch);
   if (found == watches_.end()) return;
@@ -407,6 +411,7 @@ void contention::watches_broken(time_point now, actions& out) {
     if (who.is == phase::held) set_timer(now, {.what = alarm::own_watch, .holder = id});
     if (who.is == phase::waiting) watch_for(who, out);
   }
+  name_watches_.clear();
   for (auto& [name, state] : names_) state = {.watch = 0, .was_lost = true};
   if (!names_.empty()) set_timer(now, {.what = alarm::names});
 }

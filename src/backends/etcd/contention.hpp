@@ -170,6 +170,7 @@ class contention {
   bool advance_inside(contender& who, time_point now, actions& out);
   void forget(contender& who, time_point now, actions& out);
   void set_timer(time_point when, timer what);
+  void watch_name(const lock_name& name, watched_name& state, actions& out);
   void overdue(contender& who, time_point now, actions& out);
 
   // steps, contention_steps.cpp
@@ -227,9 +228,11 @@ class contention {
   settings how_;
   std::unordered_map<backend_api::holder_id, contender> contenders_;
   std::unordered_map<lease_id, lease_state> leases_;
+  std::map<duration, lease_id> shared_;  // the one that takes new contenders in, by its length
   std::unordered_map<errand_number, errand> errands_;
   std::unordered_map<watch_number, backend_api::holder_id> watches_;  // of contenders
   std::map<lock_name, watched_name> names_;
+  std::unordered_map<watch_number, lock_name> name_watches_;
   std::multimap<time_point, timer> timers_;
   errand_number next_errand_ = 1;
   watch_number next_watch_ = 1;

@@ -51,12 +51,14 @@ bool contention::fresh_enough(const contender& who, time_point now) {
 
 void contention::attach(contender& who, time_point now, time_point answer_by, actions& out) {
   lease_id chosen = 0;
-  for (auto& [id, lease] : leases_) {
-    if (!who.renewed || lease.own || lease.retired || lease.length != who.length) continue;
+  const auto known = shared_.find(who.length);
+  if (const auto found = known == shared_.end() ? leases_.end() : leases_.find(known->second);
+      who.renewed && found != leases_.end() && !found->second.retired) {
     // One that nobody kept alive may be gone before we are there.
+    const lease_state& lease = found->second;
     const bool lasts =
         lease.is == lease_state::phase::granting || lease.valid_until - now > lease.length / 3;
-    if (lasts) chosen = id;
+    if (lasts) chosen = found->first;
   }
   if (chosen == 0) {
     chosen = how_.fresh_lease();
@@ -64,6 +66,7 @@ void contention::attach(contender& who, time_point now, time_point answer_by, ac
     fresh.own = !who.renewed;
     fresh.length = who.length;
     fresh.sent = now;
+    if (who.renewed) shared_[who.length] = chosen;
     out.emplace_back(
         grant_order{chosen, std::chrono::ceil<seconds>(who.length).count(), answer_by});
   }
@@ -87,7 +90,12 @@ void contention::detach(contender& who, time_point now, actions& out) {
 }
 
 void contention::revoke(lease_id id, actions& out) {
-  leases_.erase(id);
+  const auto found = leases_.find(id);
+  if (found != leases_.end()) {
+    const auto shared = shared_.find(found->second.length);
+    if (shared != shared_.end() && shared->second == id) shared_.erase(shared);
+    leases_.erase(found);
+  }
   out.emplace_back(revoke_order{id});
 }
 
