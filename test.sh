@@ -296,7 +296,7 @@ asan_stage() {
 tsan_stage() {
   build tsan sallyport_tests_threads sallyport_tests_contract
   export -f tests
-  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd_[123])\$'"
+  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd(_[123])?)\$'"
 }
 
 our_sources() {
