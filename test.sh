@@ -54,6 +54,7 @@ packages=(
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev liblua5.1-0-dev
   libhiredis-dev libssl-dev openssl redis-tools
   libgrpc++-dev libprotobuf-dev protobuf-compiler
+  libzookeeper-mt-dev zookeeper openjdk-17-jre-headless
   python3 python3-redis pkg-config util-linux
   spin
 )

@@ -1,0 +1,574 @@
+#include "backends/zookeeper/contention.hpp"
+#include "base/uri.hpp"
+#include <sallyport/error.hpp>
+
+#include <algorithm>
+#include <utility>
+
+// What came of a contender's step.
+namespace sallyport::backends::zookeeper {
+
+using backend_api::gone;
+using backend_api::granted;
+using backend_api::held;
+using backend_api::renew_answer;
+using backend_api::renewed;
+using backend_api::token_block;
+using backend_api::waiting;
+
+namespace {
+
+/// Tokens are below 2^53: after two million elections of a leader there are none left.
+constexpr zxid tokens_end = zxid{1} << 53U;
+/// The sequence is a signed number of 32 bits that wraps; other libraries compare it as text.
+constexpr std::int64_t sequence_alarm = 2'000'000'000;
+/// How often folders that go away at once are made anew.
+constexpr std::uint32_t most_failures = 5;
+constexpr std::size_t most_probes = 16;
+/// Nothing changes for a waiter without an event; its heartbeat asks anyway.
+constexpr duration no_hurry = std::chrono::hours{1};
+constexpr std::string_view revoke_word = "__REVOKE__";  // Curator's
+
+void take_stat(own_node& node, const node_stat& stat) {
+  node.created = stat.created;
+  node.modified = stat.modified;
+  node.version = stat.version;
+}
+
+std::optional<std::uint32_t> permits_in(const reply& folder) {
+  if (folder.is != status::ok) return std::nullopt;
+  return base::parse_number(folder.data, 1, 1'000'000'000);
+}
+
+token_block block_of(zxid token) {
+  const fencing_token number{static_cast<std::uint64_t>(token)};
+  return {number, number};
+}
+
+}  // namespace
+
+void contention::step_done(contender& who, time_point now, actions& out) {
+  for (const reply& each : who.replies) {
+    if (each.is != status::connection_lost && each.is != status::not_sent) continue;
+    step_failed(who, each, now, out);
+    return;
+  }
+  const step done = std::exchange(who.doing, step::none);
+  switch (done) {
+    case step::none:
+      break;
+    case step::trying:
+      tried(who, now, out);
+      break;
+    case step::entering:
+      entered(who, now, out);
+      break;
+    case step::judging:
+      judged(who, who.replies[0], nullptr, now, out);
+      break;
+    case step::probing:
+      probed(who, now, out);
+      break;
+    case step::watching:
+      watching_done(who, now, out);
+      break;
+    case step::looking:
+      looked(who, now, out);
+      break;
+    case step::taking:
+      taken(who, now, out);
+      break;
+    case step::counting:
+      counted(who, who.replies[0], now, out);
+      break;
+    case step::tidying:
+      who.place.clear();
+      break;
+    case step::reading:
+      read_done(who, now, out);
+      break;
+    case step::drawing:
+    case step::noting:
+    case step::proclaiming:
+      who.doing = done;
+      written(who, now, out);
+      break;
+    case step::downgrading:
+      downgraded(who, now, out);
+      break;
+    case step::finding:
+      found(who, now, out);
+      break;
+    case step::recognising:
+      recognised(who, now, out);
+      break;
+    case step::leaving:
+      removed(who, now, out);
+      break;
+  }
+  advance(who, now, out);
+}
+
+/// The connection broke. What has to be done is done again when it is back: advance() finds out from
+/// what is known by then.
+void contention::step_failed(contender& who, const reply&, time_point now, actions& out) {
+  const step done = std::exchange(who.doing, step::none);
+  const auto create_is_unknown = [&] {
+    const reply& created = who.replies[who.skipped];
+    return created.is == status::connection_lost;
+  };
+  const auto create_is_known = [&](own_node& node) {
+    const reply& created = who.replies[who.skipped];
+    if (created.is != status::ok) return;
+    node.path = created.path;
+    take_stat(node, created.stat);
+  };
+  if (done == step::entering) {
+    who.place.doubtful = create_is_unknown();
+    create_is_known(who.place);
+  } else if (done == step::taking) {
+    who.lease.doubtful = create_is_unknown();
+    create_is_known(who.lease);
+    who.is = phase::waiting;
+  } else if (done == step::leaving) {
+    who.removal_lost = true;
+  } else if (done == step::watching || done == step::judging || done == step::probing) {
+    who.poked = who.is == phase::waiting;
+  } else if (done == step::noting) {
+    who.note_due = who.reread = true;
+  } else if (done == step::drawing || done == step::proclaiming) {
+    who.reread = true;
+  }
+  who.recheck = who.is == phase::waiting;
+  advance(who, now, out);
+}
+
+void contention::refuse(contender& who, base::result<backend_api::acquire_answer> verdict) {
+  who.verdict = std::move(verdict);
+}
+
+void contention::tried(contender& who, time_point, actions&) {
+  if (!who.asked) return;
+  who.known_free = true;
+  const reply& queue = who.replies[1];
+  std::vector<std::string> unknown;
+  const auto line = contenders_among(queue.children, unknown);
+  if (who.what == form::permit) {
+    const auto leases = contenders_among(who.replies[2].children, unknown);
+    if (!leases.empty()) who.permits = permits_in(who.replies[3]).value_or(who.permits);
+    if (!line.empty() || leases.size() >= who.permits)
+      refuse(who, backend_api::acquire_answer{held{}});
+    return;
+  }
+  const lock_kind kind = kind_of(who.what);
+  for (const child& each : line) {
+    if (each.kind && *each.kind != kind) {
+      refuse(who, base::fail(errc::wrong_kind, "the name is in use as another kind of lock"));
+      return;
+    }
+    if (who.what != form::reader || !each.shared) refuse(who, backend_api::acquire_answer{held{}});
+  }
+}
+
+void contention::entered(contender& who, time_point now, actions& out) {
+  const reply& created = who.replies[who.skipped];
+  if (created.is == status::no_node) {
+    if (++who.failures > most_failures) {
+      refuse(who, base::fail(errc::store_refused, "ZooKeeper: the folder " + who.place.folder +
+                                                      " can't be made, or goes away at once"));
+    }
+    who.make_folders = true;
+    return;
+  }
+  if (created.is != status::ok) {
+    refuse(who, tl::unexpected(failure_of(created)));
+    return;
+  }
+  who.failures = 0;
+  who.place.path = created.path;
+  take_stat(who.place, created.stat);
+  const bool permit = who.what == form::permit;
+  judged(who, who.replies[who.skipped + 1], permit ? &who.replies[who.skipped + 2] : nullptr, now,
+         out);
+}
+
+void contention::judged(contender& who, const reply& list, const reply* name_list, time_point now,
+                        actions& out) {
+  const bool permit = who.what == form::permit;
+  who.seen_at = list.stat.children_changed;
+  who.stands = stand(permit ? form::mutex : who.what, last_segment(who.place.path), list.children);
+  if (who.stands.is == standing::word::missing) {
+    fall_out(who);  // somebody has put it out
+    return;
+  }
+  const auto own = read_child(last_segment(who.place.path));
+  if (own->sequence < 0 || own->sequence > sequence_alarm) {
+    refuse(who, base::fail(errc::store_refused,
+                           "the sequence of " + who.place.folder +
+                               " is about to wrap, and the libraries that share this lock would "
+                               "disagree on who is first; remove the node while nobody uses it"));
+    return;
+  }
+  std::vector<std::string> strangers;
+  if (name_list != nullptr && !contenders_among(name_list->children, strangers).empty()) {
+    who.stands.is = standing::word::wrong_kind;
+  }
+  if (who.stands.is == standing::word::wrong_kind) {
+    refuse(who, base::fail(errc::wrong_kind, "the name is in use as another kind of lock"));
+    return;
+  }
+  std::erase_if(who.stands.unknown, [&](const std::string& each) {
+    return permit || known_folders_.contains(join(who.place.folder, each));
+  });
+  if (who.stands.unknown.empty()) {
+    settle(who, now, out);
+    return;
+  }
+  std::vector<request> all;
+  for (const std::string& each : who.stands.unknown) {
+    if (all.size() == most_probes) break;
+    all.push_back({.what = verb::look, .path = join(who.place.folder, each)});
+  }
+  begin(who, step::probing, std::move(all), now, out);
+}
+
+void contention::probed(contender& who, time_point now, actions& out) {
+  for (std::size_t i = 0; i < who.replies.size(); ++i) {
+    const reply& said = who.replies[i];
+    const std::string& name = who.stands.unknown[i];
+    if (said.is != status::ok) continue;
+    const std::string path = join(who.place.folder, name);
+    const bool of_semaphore = name == line_folder || name == lease_folder;
+    if (said.stat.owner != 0) {
+      refuse(who, base::fail(errc::store_refused,
+                             "the node " + path +
+                                 " belongs to a library that Sallyport does not know; it would not "
+                                 "be safe to share the lock with it"));
+      return;
+    }
+    if (of_semaphore && said.stat.children > 0) {
+      refuse(who, base::fail(errc::wrong_kind, "the name is in use as a semaphore"));
+      return;
+    }
+    if (of_semaphore) continue;
+    if (how_.nodes.names_are_paths()) {
+      refuse(who, base::fail(errc::store_refused,
+                             who.place.folder + " is also a folder of other names (" + name +
+                                 "), and other libraries would take that for a contender; lock a "
+                                 "node without folders"));
+      return;
+    }
+    if (known_folders_.size() < 10'000) known_folders_.insert(path);
+  }
+  settle(who, now, out);
+}
+
+void contention::settle(contender& who, time_point now, actions& out) {
+  if (who.stands.is == standing::word::admitted) {
+    if (who.what == form::permit) {
+      who.is = phase::waiting;
+      be_no_longer_interested(who, who.behind);
+      who.behind.clear();
+      take(who, now, out);
+    } else {
+      won(who, who.seen_at, now, out);
+    }
+    return;
+  }
+  if (who.is == phase::outside && who.asked && !who.asked->may_wait) {
+    refuse(who, backend_api::acquire_answer{held{}});
+    return;
+  }
+  who.is = phase::waiting;
+  be_no_longer_interested(who, who.behind);
+  who.behind = join(who.place.folder, who.stands.behind);
+  be_interested(who, who.behind);
+  begin(who, step::watching, {{.what = verb::await_end, .path = who.behind}}, now, out);
+}
+
+void contention::watching_done(contender& who, time_point, actions& out) {
+  if (who.replies[0].is == status::no_node) {
+    who.poked = true;
+  } else if (!who.poked) {
+    answer_waiting(who, out);
+  }
+}
+
+void contention::looked(contender& who, time_point, actions& out) {
+  const reply& own = who.replies[1];
+  const line_state* const line = line_of(who);
+  if (own.is == status::no_node || (line != nullptr && own.stat.owner != line->session)) {
+    fall_out(who);
+    return;
+  }
+  who.place.version = own.stat.version;
+  if (who.replies[0].is == status::no_node) who.poked = true;
+  if (!who.poked) answer_waiting(who, out);
+}
+
+// ---- permits -------------------------------------------------------------------------------------
+
+void contention::taken(contender& who, time_point now, actions& out) {
+  const reply& created = who.replies[who.skipped];
+  if (created.is == status::no_node) {
+    who.make_folders = true;
+    who.poked = true;
+    if (++who.failures > most_failures) refuse(who, tl::unexpected(failure_of(created)));
+    return;
+  }
+  if (created.is != status::ok) {
+    refuse(who, tl::unexpected(failure_of(created)));
+    return;
+  }
+  who.failures = 0;
+  who.lease.path = created.path;
+  take_stat(who.lease, created.stat);
+  be_interested(who, who.lease.folder);
+  const reply& list = who.replies[who.skipped + 1];
+  const reply folder = who.replies[who.skipped + 2];
+  // The first one decides how many there are. Whoever is first in the line is alone here.
+  if (list.children.size() <= 1) {
+    if (permits_in(folder) != who.permits) {
+      send({.why = errand::kind::ignored, .line = who.line, .sent = now},
+           {.what = verb::write, .path = who.lease.folder, .data = std::to_string(who.permits)},
+           out);
+    }
+  } else {
+    who.permits = permits_in(folder).value_or(who.permits);
+  }
+  counted(who, reply{list}, now, out);
+}
+
+void contention::counted(contender& who, const reply& list, time_point now, actions& out) {
+  const std::string own{last_segment(who.lease.path)};
+  const auto mine = std::find(list.children.begin(), list.children.end(), own);
+  if (list.is != status::ok || mine == list.children.end()) {
+    who.lease.clear();  // somebody has put it out
+    who.poked = true;
+    return;
+  }
+  if (list.children.size() <= who.permits) {
+    won(who, who.lease.created, now, out);
+    return;
+  }
+  if (who.asked && !who.asked->may_wait) {
+    refuse(who, backend_api::acquire_answer{held{}});
+    return;
+  }
+  const bool watched = who.replies.size() == 1;
+  if (watched) {
+    if (!who.poked) answer_waiting(who, out);
+  } else {
+    judge_again(who, now, out);
+  }
+}
+
+// ---- in ------------------------------------------------------------------------------------------
+
+void contention::won(contender& who, zxid seen, time_point now, actions& out) {
+  own_node& node = who.grant();
+  const bool waited = who.is == phase::waiting;
+  // Whoever was before us left before `seen`, and all that it wrote came before that.
+  who.token = std::max(seen, node.created);
+  if (who.token >= tokens_end) {
+    refuse(who,
+           base::fail(errc::store_refused,
+                      "ZooKeeper's epoch is above two million, and tokens have no room for it; "
+                      "a new ensemble begins at zero"));
+    return;
+  }
+  be_no_longer_interested(who, who.behind);
+  be_no_longer_interested(who, who.lease.folder);
+  who.behind.clear();
+  be_interested(who, node.path);
+  who.is = phase::held;
+  who.claimed = who.poked = who.recheck = false;
+  // `who` shows the number of the node's last change, unless the node says otherwise.
+  who.note_due = who.note_due || who.token != node.modified;
+  if (!who.renewed) {
+    const line_state* const line = line_of(who);
+    if (line->proven != time_point::min()) who.trusted_until = line->proven + who.length;
+  }
+  if (waited && !fresh(who, now)) {
+    who.stale = true;
+    keep(who.line, now, out);
+  } else {
+    tell_entry(who, now, out);
+  }
+}
+
+void contention::tell_entry(contender& who, time_point now, actions& out) {
+  if (!who.renewed) {
+    const line_state* const line = line_of(who);
+    who.trusted_until = line->proven + who.length;
+  }
+  if (who.asked || (who.renew && !who.renew->draws)) {
+    answer_held(who, now, out);
+  } else {
+    out.emplace_back(entered_told{who.id});
+  }
+}
+
+void contention::answer_held(contender& who, time_point, actions& out) {
+  who.claimed = true;
+  if (who.asked) {
+    out.emplace_back(acquire_told{
+        who.id, backend_api::acquire_answer{granted{.tokens = block_of(who.token),
+                                                    .remaining = remaining(who, who.asked->at),
+                                                    .permits = who.permits}}});
+    who.asked.reset();
+  }
+  if (who.renew && !who.renew->draws) {
+    out.emplace_back(renew_told{
+        who.id, renew_answer{renewed{block_of(who.token), remaining(who, who.renew->at)}}});
+    who.renew.reset();
+  }
+}
+
+void contention::answer_waiting(contender& who, actions& out) {
+  const waiting answer{.ask_again_after = no_hurry, .permits = who.permits};
+  if (who.asked) out.emplace_back(acquire_told{who.id, backend_api::acquire_answer{answer}});
+  if (who.renew) out.emplace_back(renew_told{who.id, renew_answer{answer}});
+  who.asked.reset();
+  who.renew.reset();
+}
+
+void contention::read_done(contender& who, time_point now, actions& out) {
+  const reply& said = who.replies[0];
+  const line_state* const line = line_of(who);
+  const bool ours = said.is == status::ok && line != nullptr && said.stat.owner == line->session;
+  if (said.is != status::ok && said.is != status::no_node) {
+    // The store refuses to say; time decides.
+    who.reread = false;
+    return;
+  }
+  if (!ours) {
+    lose(who, out);
+    return;
+  }
+  const bool only_reread = std::exchange(who.reread, false);
+  who.guarded = who.guarded || (who.replies.size() > 1 && who.replies[1].is == status::ok);
+  who.grant().version = said.stat.version;
+  who.grant().modified = said.stat.modified;
+  if (said.data == revoke_word) {
+    if (!std::exchange(who.revoked, true)) {
+      out.emplace_back(log_line{"somebody asks for the lock " + who.name.text() +
+                                " to be released (__REVOKE__)"});
+    }
+    who.note_due = true;
+  }
+  // A renewal has a look of its own, after a sync.
+  if (!only_reread) answer_held(who, now, out);
+}
+
+void contention::written(contender& who, time_point now, actions& out) {
+  const step why = std::exchange(who.doing, step::none);
+  const reply& said = who.replies[0];
+  own_node& node = who.is == phase::held ? who.grant() : who.place;
+  if (said.is == status::no_node) {
+    who.is == phase::held ? lose(who, out) : fall_out(who);
+    return;
+  }
+  if (said.is == status::bad_version) {
+    who.note_due = who.note_due || why == step::noting;
+    who.reread = who.is == phase::held;
+    who.recheck = who.is == phase::waiting;
+    return;
+  }
+  if (said.is != status::ok) {
+    const base::failure failed = failure_of(said);
+    if (why == step::drawing && who.renew) {
+      out.emplace_back(renew_told{who.id, tl::unexpected(failed)});
+      who.renew.reset();
+    }
+    if (why == step::proclaiming && !who.values.empty()) {
+      out.emplace_back(value_told{who.values.front().ticket, tl::unexpected(failed)});
+      who.values.pop_front();
+    }
+    return;
+  }
+  node.version = said.stat.version;
+  node.modified = said.stat.modified;
+  if (why == step::proclaiming && !who.values.empty()) {
+    out.emplace_back(value_told{who.values.front().ticket, true});
+    who.values.pop_front();
+  }
+  if (why == step::drawing) {
+    who.token = said.stat.modified;
+    if (who.renew) {
+      who.renew->draws = false;
+      answer_held(who, now, out);
+    }
+  }
+}
+
+void contention::downgraded(contender& who, time_point now, actions& out) {
+  const reply& said = who.replies[0];
+  const reply& look = who.replies[1];
+  const line_state* const line = line_of(who);
+  const bool there = look.is == status::ok && line != nullptr && look.stat.owner == line->session;
+  if (said.is == status::refused) {
+    if (who.downgrade) out.emplace_back(downgrade_told{who.id, tl::unexpected(failure_of(said))});
+    who.downgrade.reset();
+    return;
+  }
+  if (!there) {
+    if (who.downgrade) out.emplace_back(downgrade_told{who.id, renew_answer{gone{}}});
+    who.downgrade.reset();
+    lose(who, out);
+    return;
+  }
+  const auto name = read_child(last_segment(who.place.path));
+  be_no_longer_interested(who, who.place.path);
+  who.place.path = layout::in_place_of(who.place.folder, *name, how_.nodes.whose(who.uuid()), true);
+  take_stat(who.place, look.stat);
+  who.what = form::reader;
+  be_interested(who, who.place.path);
+  if (who.downgrade) {
+    out.emplace_back(downgrade_told{
+        who.id, renew_answer{renewed{block_of(who.token), remaining(who, who.downgrade->at)}}});
+  }
+  who.downgrade.reset();
+  static_cast<void>(now);
+}
+
+// ---- after a lost connection, and at the end -----------------------------------------------------
+
+void contention::found(contender& who, time_point now, actions& out) {
+  own_node& which = who.place.doubtful ? who.place : who.lease;
+  const std::string mine = how_.nodes.whose(who.uuid());
+  for (const std::string& each : who.replies[1].children) {
+    const auto read = read_child(each);
+    if (!read || read->whose != mine) continue;
+    which.path = join(which.folder, each);
+    begin(who, step::recognising, {{.what = verb::look, .path = which.path}}, now, out);
+    return;
+  }
+  // The sync came after the lost request, so it will not be executed any more.
+  which.clear();
+  if (&which == &who.lease) who.poked = true;
+}
+
+void contention::recognised(contender& who, time_point, actions&) {
+  own_node& which = who.place.doubtful ? who.place : who.lease;
+  const reply& said = who.replies[0];
+  const line_state* const line = line_of(who);
+  if (said.is == status::ok && line != nullptr && said.stat.owner == line->session) {
+    which.doubtful = false;
+    take_stat(which, said.stat);
+  } else {
+    which.clear();
+  }
+  if (&which == &who.lease) who.poked = true;
+}
+
+void contention::removed(contender& who, time_point, actions&) {
+  for (const reply& each : who.replies) {
+    if (each.is == status::ok) who.removal_lost = true;  // something was there
+  }
+  const bool there = std::exchange(who.removal_lost, false);
+  fall_out(who);
+  who.removal_lost = there;
+}
+
+}  // namespace sallyport::backends::zookeeper
