@@ -8,8 +8,8 @@ usage() {
 usage: ./test.sh [MODE]
 
 Modes:
-  all      (default) every stage: install, build, unit, layering, kit, contract, redis, etcd, crash, command,
-           package, examples, simulator, models, asan, tsan, format; about 26 minutes from nothing on two cores
+  all      (default) every stage: install, build, unit, layering, kit, contract, redis, coordination, crash,
+           command, package, examples, simulator, models, asan, tsan, format; about 26 minutes from nothing on two cores
   quick    unit, layering, kit, contract, command and 1,000 simulated seeds; under 3 minutes once built
   long     like all, with 50,000 simulated seeds, the whole contract suite in every set-up, and the models
            in large bounds
@@ -208,7 +208,7 @@ tests() {
 }
 
 unit_stage() {
-  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|interop|models)$'
+  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|zookeeper|interop|models)$'
 }
 
 layering_stage() {
@@ -230,9 +230,9 @@ redis_stage() {
   tests release -L '^(redis|interop)$' -j4
 }
 
-# Faults and clusters, on real etcd members.
-etcd_stage() {
-  tests release -L '^etcd$' -j4
+# Faults, clusters and ensembles, on real etcd members and ZooKeeper servers.
+coordination_stage() {
+  tests release -L '^(etcd|zookeeper)$' -j4
 }
 
 # What takes too long for every day: the whole contract suite in every set-up, models in large bounds.
@@ -257,7 +257,7 @@ package_stage() {
 
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|interop|crash|long|cli|install|sim|sim-smoke|models)$'
+  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|zookeeper|interop|crash|long|cli|install|sim|sim-smoke|models)$'
 }
 
 # simulate SEEDS
@@ -354,7 +354,7 @@ case "$mode" in
     ;;
   all | long)
     stage redis 240 redis_stage
-    stage etcd 120 etcd_stage
+    stage coordination 180 coordination_stage
     stage crash 90 crash_stage
     stage command 90 command_stage
     stage package 30 package_stage

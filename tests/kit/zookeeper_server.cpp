@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <array>
 #include <fstream>
+#include <map>
 #include <netinet/in.h>
 #include <optional>
 #include <poll.h>
@@ -32,6 +33,7 @@ struct zookeeper_ensemble::server {
   free_port client;
   free_port quorum;
   free_port election;
+  std::map<std::size_t, std::unique_ptr<fault_proxy>> ways{};  // to the others
   std::unique_ptr<child_process> process{};
 
   [[nodiscard]] bool awake() const { return process && process->running() && !process->paused(); }
@@ -46,15 +48,15 @@ zookeeper_ensemble::zookeeper_ensemble(zookeeper_options options) : options_(std
 
 zookeeper_ensemble::~zookeeper_ensemble() = default;
 
-void zookeeper_ensemble::write_configuration(std::size_t number) const {
-  const server& mine = *servers_[number];
+void zookeeper_ensemble::write_configuration(std::size_t number) {
+  server& mine = *servers_[number];
   std::ofstream file{mine.folder.path() / "zoo.cfg"};
   file << "tickTime=" << options_.tick.count() << "\n"
        << "initLimit=100\n"
        << "syncLimit=" << options_.sync_limit << "\n"
        << "dataDir=" << mine.folder.path().string() << "\n"
        << "clientPort=" << mine.client.number() << "\n"
-       << "clientPortAddress=127.0.0.1\n"
+       << "clientPortAddress=" << host(number) << "\n"
        << "maxClientCnxns=0\n"
        << "minSessionTimeout=" << 2 * options_.tick.count() << "\n"
        << "maxSessionTimeout=200000000\n"
@@ -63,10 +65,13 @@ void zookeeper_ensemble::write_configuration(std::size_t number) const {
   if (servers_.size() > 1) {
     for (std::size_t i = 0; i < servers_.size(); ++i) {
       // Each server listens where it finds itself, and goes to the others where it is told.
-      const bool by_detour = i != number && i < options_.quorum_ports.size();
-      file << "server." << i + 1
-           << "=127.0.0.1:" << (by_detour ? options_.quorum_ports[i] : servers_[i]->quorum.number())
-           << ":" << servers_[i]->election.number() << "\n";
+      std::uint16_t way = servers_[i]->quorum.number();
+      if (options_.detours && i != number) {
+        mine.ways[i] = std::make_unique<fault_proxy>(way);
+        way = mine.ways[i]->port();
+      }
+      file << "server." << i + 1 << "=127.0.0.1:" << way << ":" << servers_[i]->election.number()
+           << "\n";
     }
     std::ofstream{mine.folder.path() / "myid"} << number + 1 << "\n";
   }
@@ -78,12 +83,24 @@ std::uint16_t zookeeper_ensemble::port(std::size_t number) const {
   return servers_.at(number)->client.number();
 }
 
+std::string zookeeper_ensemble::host(std::size_t number) const {
+  return "127.0.0." + std::to_string(number + 1);
+}
+
 std::string zookeeper_ensemble::address() const {
   std::string out = "zookeeper://";
   for (std::size_t i = 0; i < servers_.size(); ++i) {
-    out += (i == 0 ? "" : ",") + std::string("127.0.0.1:") + std::to_string(port(i));
+    out += (i == 0 ? "" : ",") + host(i) + ":" + std::to_string(port(i));
   }
   return out;
+}
+
+std::string zookeeper_ensemble::address(std::size_t number) const {
+  return "zookeeper://" + host(number) + ":" + std::to_string(port(number));
+}
+
+fault_proxy& zookeeper_ensemble::between(std::size_t from, std::size_t to) {
+  return *servers_.at(from)->ways.at(to);
 }
 
 std::string zookeeper_ensemble::tick_option() const {
@@ -154,7 +171,7 @@ std::string zookeeper_ensemble::say(std::size_t number, const std::string& word)
   sockaddr_in where{};
   where.sin_family = AF_INET;
   where.sin_port = htons(port(number));
-  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK + static_cast<std::uint32_t>(number));
   std::string said;
   if (::connect(socket, reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0 &&
       ::send(socket, word.data(), word.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(word.size())) {

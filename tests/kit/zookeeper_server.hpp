@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tests/kit/child_process.hpp"
+#include "tests/kit/fault_proxy.hpp"
 #include "tests/kit/free_port.hpp"
 #include "tests/kit/temporary_folder.hpp"
 
@@ -19,8 +20,7 @@ struct zookeeper_options {
   int sync_limit = 10;                   // ticks
   std::chrono::milliseconds sweep{200};  // of containers that are empty
   std::vector<std::string> config = {};  // further lines of zoo.cfg
-  std::vector<std::uint16_t> quorum_ports =
-      {};  // what the others are told, of each server; see below
+  bool detours = false;                  // servers reach each other through proxies: see between()
 };
 
 /// A ZooKeeper ensemble of this machine, each server with a folder and ports of its own, on
@@ -37,8 +37,12 @@ class zookeeper_ensemble {
 
   [[nodiscard]] std::size_t size() const noexcept { return servers_.size(); }
   [[nodiscard]] std::uint16_t port(std::size_t server) const;
-  /// "zookeeper://127.0.0.1:1234,...", without root and options.
+  /// Each server has an address of its own, because the client library knows them by it: 127.0.0.1
+  /// and up.
+  [[nodiscard]] std::string host(std::size_t server) const;
+  /// "zookeeper://127.0.0.1:1234,...", without root and options; of one server, or of all.
   [[nodiscard]] std::string address() const;
+  [[nodiscard]] std::string address(std::size_t server) const;
   /// The option that says the tick of these servers.
   [[nodiscard]] std::string tick_option() const;
 
@@ -53,16 +57,17 @@ class zookeeper_ensemble {
   void wait_until_serving();
   /// Which server leads. Throws when none does.
   [[nodiscard]] std::size_t leader();
+  /// The way on which server `from` follows server `to`, where there are detours.
+  [[nodiscard]] fault_proxy& between(std::size_t from, std::size_t to);
   /// The answer to a word of four letters; empty when the server does not answer.
   [[nodiscard]] std::string say(std::size_t server, const std::string& word) const;
-  /// Paths of all nodes below `root`, as the first server that is awake has them: ephemeral ones
-  /// only, or all but the store's own.
+  /// Paths of all ephemeral nodes below `root`, as the first server that is awake has them.
   [[nodiscard]] std::vector<std::string> ephemerals(const std::string& root) const;
 
  private:
   struct server;
 
-  void write_configuration(std::size_t number) const;
+  void write_configuration(std::size_t number);
 
   const zookeeper_options options_;
   std::vector<std::unique_ptr<server>> servers_;

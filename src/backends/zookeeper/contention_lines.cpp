@@ -99,7 +99,7 @@ void contention::keep(line_number number, time_point now, actions& out) {
   line_state& line = found->second;
   line.syncing = true;
   ++line.round;
-  set_timer(now + std::max(line.span / 3, shortest_patience),
+  set_timer(now + std::max(line.span / 6, shortest_patience),
             {.what = alarm::sync, .holder = {0, line.round}, .number = number});
   send({.why = errand::kind::sync, .line = number, .sent = now, .round = line.round}, {}, out);
 }
@@ -132,6 +132,7 @@ void contention::line_up(line_number number, session_id session, duration timeou
   // of the timeout.
   line.span = std::max(duration::zero(), timeout - timeout / 3 - how_.tick);
   const bool again = std::exchange(line.was_up, true);
+  line.syncing = false;  // one that was under way belongs to the connection before
   keep(number, now, out);
   const std::vector<holder_id> members(line.members.begin(), line.members.end());
   for (const holder_id& each : members) {

@@ -18,7 +18,8 @@ TEST(ZookeeperLayout, NamesAreSegmentsAndComeBackFromThem) {
   const layout nodes({.root = "/locks"});
   std::set<std::string> folders;
   for (const char* const name :
-       {"a", "a/b", "a%2Fb", "a%b", ".", "..", "...", "zookeeper", "\xc3\xa9", "\xee\x80\x80", "\xef\xbf\xbf", "\xf0\x9f\x94\x92", " ", "a b"}) {
+       {"a", "a/b", "a%2Fb", "a%b", ".", "..", "...", "zookeeper", "\xc3\xa9", "\xee\x80\x80",
+        "\xef\xbf\xbf", "\xf0\x9f\x94\x92", " ", "a b"}) {
     const std::string folder = nodes.folder(name);
     EXPECT_TRUE(folder.starts_with("/locks/")) << folder;
     EXPECT_EQ(folder.find('/', 7), std::string::npos) << folder;

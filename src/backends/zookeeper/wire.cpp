@@ -85,10 +85,22 @@ class wire::line : public std::enable_shared_from_this<line> {
     }
   }
   void send(errand_number errand, const request& what);
-  /// Lets go of the present server. The list is taken in another order then.
-  void next_server(const std::string& servers) {
+  /// Lets go of the present server and goes to another one.
+  void next_server(const std::vector<std::string>& servers) {
+    if (handle_ == nullptr) return;
+    const char* const present = zoo_get_current_server(handle_);
+    const std::string left = present == nullptr ? std::string{} : present;
+    std::vector<std::string> others;
+    for (const std::string& each : servers) {
+      if (each != left) others.push_back(each);
+    }
     abandon();
-    if (handle_ != nullptr) zoo_set_servers(handle_, servers.c_str());
+    zoo_set_servers(handle_, joined(others.empty() ? servers : others).c_str());
+    knows_all_ = others.empty() || others.size() == servers.size();
+  }
+  void know_all(const std::vector<std::string>& servers) {
+    if (handle_ == nullptr || std::exchange(knows_all_, true)) return;
+    zoo_set_servers(handle_, joined(servers).c_str());
   }
   /// Its session is left to itself: without a connection the library can't end it.
   void abandon() {
@@ -146,6 +158,7 @@ class wire::line : public std::enable_shared_from_this<line> {
   const duration timeout_;
   zhandle_t* handle_ = nullptr;
   bool with_login_ = false;
+  bool knows_all_ = true;  // the servers
 
   base::mutex mutex_;
   bool no_containers_ SALLYPORT_GUARDED_BY(mutex_) = false;
@@ -315,7 +328,7 @@ void wire::line::watched(zhandle_t* handle, int type, int state, const char* pat
 wire::wire(const address& where, wire_listener& listener)
     : servers_(joined(where.servers)),
       login_(where.user.empty() ? std::string{} : where.user + ":" + where.password),
-      many_(where.servers.size() > 1),
+      all_(where.servers),
       listener_(listener) {}
 
 wire::~wire() {
@@ -379,8 +392,10 @@ void wire::doubt(line_number number, bool hangs) {
   if (where == nullptr) return;
   if (!where->is_open()) {
     where->open(servers_, login_);
-  } else if (hangs && many_) {
-    where->next_server(servers_);
+  } else if (hangs && all_.size() > 1) {
+    where->next_server(all_);
+  } else if (!hangs) {
+    where->know_all(all_);
   }
 }
 

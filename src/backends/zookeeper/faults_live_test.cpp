@@ -1,0 +1,178 @@
+#include "backends/zookeeper/test_live_ensemble.hpp"
+
+#include <memory>
+#include <optional>
+
+// One server, and a network that fails.
+namespace sallyport::zookeeper_live {
+namespace {
+
+class Faults : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { servers = std::make_unique<zookeeper_ensemble>(); }
+  static void TearDownTestSuite() { servers.reset(); }
+
+  Faults() : network(servers->port(0)) {
+    static int made = 0;
+    root = "/faults-" + std::to_string(++made);
+  }
+  ~Faults() override {
+    EXPECT_TRUE(eventually([&] { return servers->ephemerals(root).empty(); }))
+        << "something was left behind";
+  }
+
+  [[nodiscard]] std::string direct() const { return to_all(*servers, root); }
+  [[nodiscard]] std::string proxied() const { return through(network, *servers, root); }
+
+  static std::unique_ptr<zookeeper_ensemble> servers;
+  fault_proxy network;
+  std::string root;
+};
+
+std::unique_ptr<zookeeper_ensemble> Faults::servers;
+
+TEST_F(Faults, ACutOffHolderIsToldBeforeTheNextOneEnters) {
+  const auto one = open(proxied(), "one");
+  const auto two = open(direct(), "two");
+  mutex mine{one, "door", lasting()};
+  mutex theirs{two, "door", lasting()};
+  const auto held = mine.acquire();
+  std::optional<lease_clock::time_point> told;
+  const std::stop_callback on_loss(held.lost(), [&] { told = lease_clock::now(); });
+  background next([&] {
+    auto got = theirs.try_acquire_for(patience);
+    return std::pair(lease_clock::now(), got ? got->token() : fencing_token{});
+  });
+
+  network.set(flow::to_server, fault::silence());
+  network.set(flow::to_client, fault::silence());
+  const auto [entered, token] = next.get();
+
+  EXPECT_FALSE(held.valid());
+  EXPECT_LE(held.deadline(), entered);
+  EXPECT_GT(token, held.token());
+  ASSERT_TRUE(becomes_lost(held));
+  network.close_all();
+  network.heal();
+}
+
+TEST_F(Faults, AShortCutDoesNotLoseTheLease) {
+  const auto one = open(proxied(), "one");
+  mutex mine{one, "door", lasting(6s)};
+  const auto held = mine.acquire();
+  const auto deadline = held.deadline();
+
+  network.close_all();
+
+  EXPECT_TRUE(eventually([&] { return held.deadline() > deadline + 1s; }));
+  EXPECT_TRUE(held.valid());
+}
+
+TEST_F(Faults, AWaiterWhoseConnectionWasCutKeepsItsPlace) {
+  const auto one = open(direct(), "one");
+  const auto two = open(proxied(), "two");
+  mutex mine{one, "door", lasting(6s)};
+  mutex theirs{two, "door", lasting(6s)};
+  auto held = mine.acquire();
+  background waiter([&] { return theirs.try_acquire_for(patience).has_value(); });
+  ASSERT_TRUE(eventually([&] {
+    const auto seen = one.who("door");
+    return seen && seen->waiters.size() == 1;
+  }));
+
+  network.close_all();
+  held.release();
+
+  EXPECT_TRUE(waiter.get());
+}
+
+TEST_F(Faults, AWaiterWhoseSessionEndedComesInAnyway) {
+  const auto one = open(direct(), "one");
+  const auto two = open(proxied(), "two");
+  mutex mine{one, "door", lasting()};
+  mutex theirs{two, "door", lasting(1s)};
+  auto held = mine.acquire();
+  background waiter([&] { return theirs.try_acquire_for(patience).has_value(); });
+  ASSERT_TRUE(eventually([&] {
+    const auto seen = one.who("door");
+    return seen && seen->waiters.size() == 1;
+  }));
+
+  network.refuse_connections();
+  network.close_all();
+  ASSERT_TRUE(eventually([&] { return one.who("door").value().waiters.empty(); }))
+      << "its session ends";
+  network.accept_connections();
+  ASSERT_TRUE(eventually([&] { return one.who("door").value().waiters.size() == 1; }))
+      << "it queues anew";
+  held.release();
+
+  EXPECT_TRUE(waiter.get());
+}
+
+TEST_F(Faults, AHolderWhoseSessionEndedIsLostForEver) {
+  const auto one = open(proxied(), "one");
+  mutex mine{one, "door", lasting(1s)};
+  auto held = mine.acquire();
+
+  network.refuse_connections();
+  network.close_all();
+  ASSERT_TRUE(becomes_lost(held));
+  network.accept_connections();
+
+  EXPECT_EQ(held.release(), release_result::already_lost);
+  EXPECT_TRUE(mine.try_acquire_for(patience));
+}
+
+TEST_F(Faults, ACreationWhoseAnswerIsLostIsFoundAndNotMadeTwice) {
+  const auto watching = open(direct(), "watching");
+  const auto one = open(proxied(), "one");
+  mutex mine{one, "door", lasting(6s)};
+  mine.acquire().release();
+
+  for (int round = 0; round < 3; ++round) {
+    network.set(flow::to_client, fault::drop_reply(kit::ending::reset, "-lock-"));
+    auto held = mine.try_acquire_for(patience);
+    ASSERT_TRUE(held);
+    const auto seen = watching.who("door");
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(seen->holders.size(), 1U);
+    EXPECT_TRUE(seen->waiters.empty());
+    network.heal();
+    EXPECT_EQ(held->release(), release_result::released);
+  }
+  EXPECT_EQ(network.counts().replies_dropped, 3U);
+  EXPECT_TRUE(eventually([&] { return !watching.who("door"); }));
+}
+
+TEST_F(Faults, AnUnreachableStoreIsUnavailableInTime) {
+  const auto one = open(proxied(), "one", 2s);
+  mutex mine{one, "door", lasting()};
+  network.refuse_connections();
+  network.close_all();
+  const auto began = lease_clock::now();
+
+  const auto error = error_of([&] { (void)mine.acquire(); });
+
+  EXPECT_EQ(error, errc::unavailable);
+  EXPECT_LT(lease_clock::now() - began, 2s + contract::slack);
+  network.accept_connections();
+  EXPECT_TRUE(mine.try_acquire_for(patience));
+}
+
+TEST_F(Faults, AServerThatStandsStillLosesNobodyWhoHasTime) {
+  const auto one = open(direct(), "one");
+  mutex mine{one, "door", lasting(20s)};
+  const auto held = mine.acquire();
+  const auto deadline = held.deadline();
+
+  servers->pause(0);
+  wait_until(lease_clock::now() + 1s);
+  servers->resume(0);
+
+  EXPECT_TRUE(held.valid());
+  EXPECT_TRUE(eventually([&] { return held.deadline() > deadline; }));
+}
+
+}  // namespace
+}  // namespace sallyport::zookeeper_live
