@@ -16,20 +16,22 @@
 //   1     (default) one server
 //   3     an ensemble
 //   auth  one server, and a user with a password, whose nodes are closed to others
+//   kazoo one server, and nodes that look like kazoo's
 namespace sallyport::contract {
 namespace {
 
 struct setup {
   std::unique_ptr<kit::zookeeper_ensemble> servers;
   std::string options;
+  bool kazoo = false;
 };
 
 setup chosen() {
   const char* const found =
       std::getenv("SALLYPORT_ZOOKEEPER_SETUP");  // NOLINT(concurrency-mt-unsafe)
   const std::string_view name = found == nullptr ? "1" : found;
-  if (name != "1" && name != "3" && name != "auth") {
-    throw std::invalid_argument("SALLYPORT_ZOOKEEPER_SETUP is 1, 3 or auth, not '" +
+  if (name != "1" && name != "3" && name != "auth" && name != "kazoo") {
+    throw std::invalid_argument("SALLYPORT_ZOOKEEPER_SETUP is 1, 3, auth or kazoo, not '" +
                                 std::string(name) + "'");
   }
   setup made;
@@ -40,6 +42,8 @@ setup chosen() {
     ::setenv("SALLYPORT_TEST_PASSWORD", "of the locks", 1);  // NOLINT(concurrency-mt-unsafe)
     made.options += "&user=locks&password_env=SALLYPORT_TEST_PASSWORD";
   }
+  made.kazoo = name == "kazoo";
+  if (made.kazoo) made.options += "&dialect=kazoo";
   return made;
 }
 
@@ -85,10 +89,10 @@ const store_under_test& the_store() {
                  .fifo = true,
                  .direct_handoff = true,
                  .shared_locks = true,
-                 .semaphores = true,
+                 .semaphores = !the_setup().kazoo,
                  .elections = true,
                  .notices_death = false,
-                 .tells_kind = true,
+                 .tells_kind = !the_setup().kazoo,
                  .survives_store_restart = true,
                  .min_lease = std::chrono::milliseconds{100},
                  .max_lease = std::chrono::hours{24},

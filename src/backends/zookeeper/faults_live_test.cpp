@@ -145,6 +145,29 @@ TEST_F(Faults, ACreationWhoseAnswerIsLostIsFoundAndNotMadeTwice) {
   EXPECT_TRUE(eventually([&] { return !watching.who("door"); }));
 }
 
+TEST_F(Faults, OfLocksThatNobodyUsesNothingIsLeft) {
+  const auto nodes = [&] {
+    const std::string said = servers->say(0, "srvr");
+    return said.substr(said.find("Node count"));
+  };
+  const std::string before = nodes();
+  {
+    const auto one = open(direct(), "one");
+    mutex door{one, "a/door", lasting()};
+    shared_mutex page{one, "page", lasting()};
+    semaphore pool{one, "pool", 2, lasting()};
+    election leader{one, "leader", lasting()};
+    door.acquire().release();
+    auto writer = page.acquire();
+    writer.downgrade();
+    const auto permit = pool.acquire();
+    const auto leads = leader.campaign("me");
+    EXPECT_NE(nodes(), before);
+  }
+
+  EXPECT_TRUE(eventually([&] { return nodes() == before; })) << before << " became " << nodes();
+}
+
 TEST_F(Faults, AnUnreachableStoreIsUnavailableInTime) {
   const auto one = open(proxied(), "one", 2s);
   mutex mine{one, "door", lasting()};
