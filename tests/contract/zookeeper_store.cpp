@@ -100,7 +100,7 @@ const store_under_test& the_store() {
                  .expiry_granularity = {},
                  .store_id = {},
                  .caveats = {}},
-      .short_lease = std::chrono::milliseconds{800},
+      .short_lease = std::chrono::milliseconds{1000},
       .clients_share = true,
       .processes_share = true,
       .unreachable_address = "zookeeper://127.0.0.1:1",

@@ -63,6 +63,8 @@ contender& contention::find_or_make(const acquire_request& request) {
   who.card = {.host = how_.owner.host,
               .label = how_.owner.label,
               .value = std::string(request.value),
+              .kind = how_.nodes.speech() == dialect::kazoo ? std::string(to_string(request.kind))
+                                                            : std::string{},
               .pid = how_.owner.pid,
               .waiters = request.local_waiters};
   return who;

@@ -187,6 +187,7 @@ void contention::entered(contender& who, time_point now, actions& out) {
   who.failures = 0;
   who.place.path = created.path;
   take_stat(who.place, created.stat);
+  if (who.going) return;
   const bool permit = who.what == form::permit;
   judged(who, who.replies[who.skipped + 1], permit ? &who.replies[who.skipped + 2] : nullptr, now,
          out);
@@ -194,6 +195,10 @@ void contention::entered(contender& who, time_point now, actions& out) {
 
 void contention::judged(contender& who, const reply& list, const reply* name_list, time_point now,
                         actions& out) {
+  if (list.is == status::refused) {
+    refuse(who, tl::unexpected(failure_of(list)));
+    return;
+  }
   const bool permit = who.what == form::permit;
   who.seen_at = list.stat.children_changed;
   who.stands = stand(permit ? form::mutex : who.what, last_segment(who.place.path), list.children);
@@ -297,7 +302,8 @@ void contention::watching_done(contender& who, time_point, actions& out) {
 void contention::looked(contender& who, time_point, actions& out) {
   const reply& own = who.replies[1];
   const line_state* const line = line_of(who);
-  if (own.is == status::no_node || (line != nullptr && own.stat.owner != line->session)) {
+  const bool of_others = own.is == status::ok && line != nullptr && own.stat.owner != line->session;
+  if (own.is == status::no_node || of_others) {
     fall_out(who);
     return;
   }

@@ -109,13 +109,19 @@ void contention::proven(line_number number, time_point sent, time_point now, act
   if (found == lines_.end() || sent <= found->second.proven) return;
   found->second.proven = sent;
   const std::vector<holder_id> members(found->second.members.begin(), found->second.members.end());
+  bool too_old = false;
   for (const holder_id& each : members) {
     contender* const who = find(each);
-    if (who == nullptr || !who->stale || !fresh(*who, now)) continue;
+    if (who == nullptr || !who->stale) continue;
+    if (!fresh(*who, now)) {
+      too_old = true;
+      continue;
+    }
     who->stale = false;
     tell_entry(*who, now, out);
     advance(*who, now, out);
   }
+  if (too_old) keep(number, now, out);
 }
 
 // ---- what happens to a line ----------------------------------------------------------------------

@@ -377,6 +377,39 @@ TEST_F(Contention, AWaiterThatHeardNothingForLongProvesItsSessionBeforeItEnters)
   EXPECT_EQ(two.entered.size(), 1U);
 }
 
+TEST_F(Contention, AProofThatCameTooLateIsAskedForAgain) {
+  one.acquire(1);
+  run();
+  two.acquire(1);
+  run();
+  two.now += 1500ms;
+  one.leave(1);
+  while (one.deliver_one()) {
+  }
+  for (const auto& each : store.take_events()) two.hear(each);
+  ASSERT_TRUE(two.deliver_one()) << "the look";
+  two.now += 1s;
+
+  ASSERT_TRUE(two.deliver_one()) << "a sync of long ago";
+  EXPECT_TRUE(two.entered.empty());
+  run();
+
+  EXPECT_EQ(two.entered.size(), 1U);
+}
+
+TEST_F(Contention, WhoeverLeavesWhileItEntersDoesNotStandInTheWay) {
+  one.acquire(1);
+  run();
+  two.acquire(1);
+  two.leave(1);
+  run();
+
+  ASSERT_EQ(two.left.size(), 1U);
+  EXPECT_EQ(*two.left[0].answer, leave_answer::left);
+  ASSERT_EQ(two.acquired.size(), 1U);
+  EXPECT_EQ(store.contenders(), 1U);
+}
+
 TEST_F(Contention, AServerThatDoesNotAnswerASyncIsDoubted) {
   one.acquire(1);
   run();

@@ -104,6 +104,7 @@ class reader {
       if (name == "host") out.host = std::move(found);
       if (name == "label") out.label = std::move(found);
       if (name == "value") out.value = std::move(found);
+      if (name == "kind") out.kind = std::move(found);
       return true;
     }
     std::int64_t number = 0;
@@ -132,6 +133,7 @@ std::string to_json(const description& who) {
   write_number(out, "pid", who.pid);
   write_field(out, "label", who.label);
   write_field(out, "value", who.value);
+  write_field(out, "kind", who.kind);
   write_number(out, "waiters", who.waiters);
   write_number(out, "token", who.token);
   write_number(out, "trust_ms", who.trust_ms);

@@ -13,6 +13,7 @@ struct description {
   std::string host{};
   std::string label{};
   std::string value{};  ///< election: what it says
+  std::string kind{};   ///< of the lock, where the node's name does not tell
   std::int64_t pid = 0;
   std::uint32_t waiters = 0;  ///< callers of its own process that stand behind it
   /// The token of its grant; zero: the number of the change that last wrote the node.

@@ -93,6 +93,7 @@ struct session::sight {
     return static_cast<std::size_t>(writer - line.begin());
   }
   [[nodiscard]] std::optional<lock_info> info() const;
+  [[nodiscard]] lock_kind kind_of_line() const;  // REQUIRES: somebody is there
 };
 
 std::optional<lock_info> session::sight::info() const {
@@ -114,11 +115,18 @@ std::optional<lock_info> session::sight::info() const {
   for (std::size_t i = semaphore() ? 0 : in; i < line.size(); ++i) {
     if (!shown.contains(line[i].place.whose)) out.waiters.push_back(waiter_from(line[i]));
   }
-  out.kind = semaphore()
-                 ? lock_kind::semaphore
-                 : line.front().place.kind.value_or(
-                       line.front().place.shared ? lock_kind::shared_mutex : lock_kind::mutex);
+  out.kind = kind_of_line();
   return out;
+}
+
+lock_kind session::sight::kind_of_line() const {
+  if (semaphore()) return lock_kind::semaphore;
+  const seen_node& first = line.front();
+  if (first.place.kind) return *first.place.kind;
+  for (const lock_kind each : {lock_kind::mutex, lock_kind::shared_mutex, lock_kind::election}) {
+    if (first.said.kind == to_string(each)) return each;
+  }
+  return first.place.shared ? lock_kind::shared_mutex : lock_kind::mutex;
 }
 
 void session::see(const std::string& name, std::function<void(base::result<sight>)> done) {
