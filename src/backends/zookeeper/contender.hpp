@@ -29,6 +29,11 @@ struct own_node {
 
   [[nodiscard]] bool perhaps_there() const noexcept { return !path.empty() || doubtful; }
   void clear() { *this = own_node{.folder = folder}; }
+  void take(const node_stat& stat) noexcept {
+    created = stat.created;
+    modified = stat.modified;
+    version = stat.version;
+  }
 };
 
 /// One contender of this client.
