@@ -88,6 +88,8 @@ class wire::line : public std::enable_shared_from_this<line> {
   /// Lets go of the present server and goes to another one.
   void next_server(const std::vector<std::string>& servers) {
     if (handle_ == nullptr) return;
+    // In a buffer that all lines share: if another one writes to it just now, none of ours is named,
+    // and the present server may be tried again.
     const char* const present = zoo_get_current_server(handle_);
     const std::string left = present == nullptr ? std::string{} : present;
     std::vector<std::string> others;
