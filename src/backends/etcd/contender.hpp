@@ -15,6 +15,9 @@
 /// What the machine remembers; see contention.hpp.
 namespace sallyport::backends::etcd {
 
+/// Nothing changes for a waiter without an event; its heartbeat asks anyway.
+inline constexpr duration no_hurry = std::chrono::hours{1};
+
 /// One contender of this client.
 struct contender {
   enum class phase : std::uint8_t {
@@ -27,6 +30,7 @@ struct contender {
   enum class step : std::uint8_t {
     none,
     trying,      ///< in, if nobody is there
+    surveying,   ///< is there anybody among all these keys?
     entering,    ///< its key is put, and those before it are read
     looking,     ///< are its own key and the one before it still there?
     listing,     ///< who is before it?

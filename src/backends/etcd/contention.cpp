@@ -22,8 +22,6 @@ namespace {
 constexpr duration watch_pause = std::chrono::seconds{1};
 /// How long a waiter puts off the look for what happened before its watch began, if it is not next.
 constexpr duration second_look_delay = std::chrono::milliseconds{50};
-/// Nothing changes for a waiter without an event; its heartbeat asks anyway.
-constexpr duration no_hurry = std::chrono::hours{1};
 
 base::failure late() {
   return {make_error_code(errc::outcome_unknown), "etcd did not answer in time"};

@@ -176,6 +176,9 @@ class contention {
   // steps, contention_steps.cpp
   void send(contender& who, step what, txn order, time_point answer_by, actions& out);
   void enter(contender& who, time_point now, actions& out);
+  void survey(contender& who, revision up_to, time_point now, actions& out);
+  /// Puts its key, although others are there.
+  void join(contender& who, std::uint32_t permits, time_point now, actions& out);
   void look(contender& who, time_point now, actions& out);
   void list(contender& who, revision up_to, time_point now, actions& out);
   void confirm(contender& who, time_point now, actions& out);
@@ -192,6 +195,7 @@ class contention {
   void failed(contender& who, step what, const reply<txn_answer>& said, time_point now,
               actions& out);
   void tried(contender& who, const txn_answer& said, time_point now, actions& out);
+  void surveyed(contender& who, const operation_answer& page, time_point now, actions& out);
   void entered(contender& who, const txn_answer& said, time_point now, actions& out);
   void looked(contender& who, const txn_answer& said, time_point now, actions& out);
   void listed(contender& who, const txn_answer& said, time_point now, actions& out);

@@ -21,7 +21,6 @@ namespace {
 
 /// A holder hears at once of the end of its key, but a short one is not worth a watch.
 constexpr duration own_watch_delay = std::chrono::milliseconds{20};
-constexpr duration no_hurry = std::chrono::hours{1};
 
 token_block block_of(revision token) {
   const fencing_token only{static_cast<std::uint64_t>(token)};
@@ -70,6 +69,9 @@ void contention::stepped(contender& who, const reply<txn_answer>& said, time_poi
       return;
     case step::trying:
       tried(who, heard, now, out);
+      return;
+    case step::surveying:
+      surveyed(who, heard.answers.at(0), now, out);
       return;
     case step::entering:
       entered(who, heard, now, out);
@@ -165,8 +167,9 @@ void contention::failed(contender& who, step what, const reply<txn_answer>& said
     }
   }
   if (what == step::undoing) who.verdict.reset();
-  const bool asking = puts_its_key(what) || what == step::undoing || what == step::looking ||
-                      what == step::confirming || what == step::crowning || what == step::listing;
+  const bool asking = puts_its_key(what) || what == step::surveying || what == step::undoing ||
+                      what == step::looking || what == step::confirming || what == step::crowning ||
+                      what == step::listing;
   if (asking && who.asked) {
     // The undoing of a put did not come back: the put itself is there.
     const bool unknown = what == step::undoing;
@@ -176,7 +179,7 @@ void contention::failed(contender& who, step what, const reply<txn_answer>& said
   }
   if (who.leave) {
     advance(who, now, out);
-  } else if (puts_its_key(what) && !who.doubtful) {
+  } else if ((puts_its_key(what) || what == step::surveying) && !who.doubtful) {
     forget(who, now, out);
   }
 }
@@ -198,27 +201,25 @@ void contention::tried(contender& who, const txn_answer& said, time_point now, a
     judge(who, complete, said.at, false, now, out);
     return;
   }
-  std::vector<entry> there;
-  for (const key_value& each : others.found) {
-    if (auto found = entry_of(who.folder, each)) there.push_back(std::move(*found));
+  who.before.clear();
+  surveyed(who, others, now, out);
+}
+
+/// Whoever only tries writes nothing where somebody is, however many deeper names' keys are in
+/// between.
+void contention::surveyed(contender& who, const operation_answer& page, time_point now,
+                          actions& out) {
+  for (const key_value& each : page.found) {
+    if (auto found = entry_of(who.folder, each)) who.before.push_back(std::move(*found));
   }
-  const standing where = stand(who.what, who.permits, there, !others.more);
-  if (where.is == standing::word::admitted || where.is == standing::word::unclear) {
+  const standing where = stand(who.what, who.permits, who.before, !page.more);
+  if (who.asked && where.is == standing::word::unclear && !page.found.empty()) {
+    survey(who, page.found.back().created - 1, now, out);
+    return;
+  }
+  if (who.asked && where.is == standing::word::admitted) {
     // Others are there, but there is room. Somebody may come first: then this one goes again.
-    who.before.clear();
-    who.first_try = false;
-    txn order;
-    order.when = {{.what = condition::field::created, .key = who.key}};
-    const look_up own_key{.key = who.key, .keys_only = true};
-    const look_up again{.key = who.folder,
-                        .end = who.folder_end,
-                        .limit = page_for(who.what, std::max(who.permits, where.permits)),
-                        .youngest_first = true};
-    append_first_puts(who, false, order.then);
-    order.then.emplace_back(own_key);
-    order.then.emplace_back(again);
-    order.otherwise = {own_key, again};
-    send(who, step::entering, std::move(order), patience(who, now), out);
+    join(who, where.permits, now, out);
     return;
   }
   if (who.asked) {

@@ -89,6 +89,33 @@ void contention::enter(contender& who, time_point now, actions& out) {
        out);
 }
 
+void contention::survey(contender& who, revision up_to, time_point now, actions& out) {
+  txn order;
+  order.then.emplace_back(look_up{.key = who.folder,
+                                  .end = who.folder_end,
+                                  .limit = page_for(who.what, who.permits),
+                                  .created_at_most = up_to,
+                                  .youngest_first = true});
+  send(who, step::surveying, std::move(order), patience(who, now), out);
+}
+
+void contention::join(contender& who, std::uint32_t permits, time_point now, actions& out) {
+  who.before.clear();
+  who.first_try = false;
+  const look_up own{.key = who.key, .keys_only = true};
+  const look_up others{.key = who.folder,
+                       .end = who.folder_end,
+                       .limit = page_for(who.what, std::max(who.permits, permits)),
+                       .youngest_first = true};
+  txn order;
+  order.when = {{.what = condition::field::created, .key = who.key}};
+  append_first_puts(who, false, order.then);
+  order.then.emplace_back(own);
+  order.then.emplace_back(others);
+  order.otherwise = {own, others};
+  send(who, step::entering, std::move(order), patience(who, now), out);
+}
+
 void contention::look(contender& who, time_point now, actions& out) {
   if (who.is == phase::waiting && who.behind.empty()) {
     list(who, 0, now, out);

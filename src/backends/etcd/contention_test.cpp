@@ -231,6 +231,42 @@ TEST_F(EtcdContention, ManyDeeperKeysAreReadPageByPage) {
   EXPECT_EQ(one.told.entered, std::vector<holder_id>{alice});
 }
 
+TEST_F(EtcdContention, AFailedTryWritesNothingAlsoBehindManyDeeperKeys) {
+  two.acquire(bob, "a");
+  for (std::uint64_t i = 100; i < 150; ++i) one.acquire({i, i}, "a/" + std::to_string(i));
+  const revision before = world.store.at;
+
+  one.acquire(alice, "a", false);
+
+  EXPECT_TRUE(one.is_held(alice));
+  EXPECT_EQ(world.store.at, before);
+  EXPECT_EQ(one.machine.contenders(), 50U) << "nothing of it is remembered";
+
+  two.leave(bob);
+  one.acquire(alice, "a", false);
+  EXPECT_TRUE(one.grant(alice));
+}
+
+TEST_F(EtcdContention, ATryWhoseSurveyFailsIsForgotten) {
+  two.acquire(bob, "a");
+  for (std::uint64_t i = 100; i < 150; ++i) one.acquire({i, i}, "a/" + std::to_string(i));
+  int txns = 0;
+  world.lose = [&](int number, action& what) {
+    auto* const order = std::get_if<txn_order>(&what);
+    if (order == nullptr || ++txns < 3) return false;
+    world.lose = nullptr;
+    world.answer(number, [&](contention& machine, time_point at, actions& out) {
+      machine.txn_answered(order->errand, {.why = trouble::unavailable, .text = "away"}, at, out);
+    });
+    return true;
+  };
+
+  one.acquire(alice, "a", false);
+
+  EXPECT_EQ(one.acquire_error(alice), errc::unavailable);
+  EXPECT_EQ(one.machine.contenders(), 50U);
+}
+
 TEST_F(EtcdContention, AContenderOfAnotherLibraryIsWaitedFor) {
   world.store.grant(77, 60s, world.now);
   world.store.apply({.then = {put{"p/door/4d", "", 77}}});
