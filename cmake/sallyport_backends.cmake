@@ -210,5 +210,7 @@ function(sallyport_link_backends target)
   get_property(source GLOBAL PROPERTY SALLYPORT_BACKEND_REGISTRY_SOURCE)
   get_property(backend_targets GLOBAL PROPERTY SALLYPORT_BACKEND_TARGETS)
   target_sources(${target} PRIVATE ${source})
+  # An object of its own: a program that has another registry leaves it where it is.
+  set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${target} PRIVATE ${backend_targets})
 endfunction()

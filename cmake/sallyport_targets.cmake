@@ -126,6 +126,8 @@ function(sallyport_add_test name)
   sallyport_add_executable(${name} SOURCES ${arg_SOURCES}
     DEPENDENCIES ${arg_DEPENDENCIES} GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
   sallyport_compile_as_test(${name})
+  # Tests' helpers are in unnamed namespaces under the same short names.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   sallyport_use_built_modules(${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})

@@ -1,6 +1,7 @@
-# ./try.sh compiles all sources of a folder together (CMAKE_UNITY_BUILD), which is three times as fast. Sources whose
-# unnamed namespaces hold the same name cannot be in one compilation; the ones named here are compiled alone. The test
-# try_from_nothing fails when one is missing from the list.
+# ./try.sh and the presets release and asan compile all sources of a folder together (CMAKE_UNITY_BUILD), which is up to
+# three times as fast. Sources whose unnamed namespaces hold the same name cannot be in one compilation, nor can those whose
+# types have members of types in an unnamed namespace; the ones named here are compiled alone. The build, or the test
+# try_from_nothing, fails when one is missing from the list.
 
 include_guard(GLOBAL)
 
@@ -15,3 +16,15 @@ endfunction()
 
 sallyport_compile_alone(sallyport_backend_local token_file.cpp)
 sallyport_compile_alone(sallyport_cli_parts inspect.cpp)
+sallyport_compile_alone(sallyport_backend_etcd inspection.cpp)
+sallyport_compile_alone(sallyport_backend_zookeeper inspection.cpp)
+sallyport_compile_alone(sallyport_zookeeper_contention description.cpp)
+sallyport_compile_alone(sallyport_test_kit certificates.cpp)
+sallyport_compile_alone(bench side_by_side/turns_child.cpp)
+
+# The simulator: each of its stores and commands speaks of the same things under the same names.
+foreach(target sallyport_sim sallyport_sim_defects sallyport_sim_redis)
+  if(TARGET ${target})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+  endif()
+endforeach()

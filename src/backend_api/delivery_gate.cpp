@@ -1,6 +1,10 @@
 #include "backend_api/delivery_gate.hpp"
 
+#include <sallyport/error.hpp>
+
 namespace sallyport::backend_api {
+
+base::failure closed_failure() { return {make_error_code(errc::closed), "the client was closed"}; }
 
 thread_local delivery_gate::pass* delivery_gate::innermost_ = nullptr;
 

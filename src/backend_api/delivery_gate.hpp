@@ -1,9 +1,14 @@
 #pragma once
 
+#include "base/result.hpp"
+
 #include <atomic>
 #include <cstdint>
 
 namespace sallyport::backend_api {
+
+/// What is answered at a closed gate.
+[[nodiscard]] base::failure closed_failure();
 
 /// Lets calls into a listener pass until the gate is closed, and lets close() wait until those
 /// inside have come out. So a listener may be destroyed as soon as close() has returned, although

@@ -12,6 +12,7 @@
 namespace sallyport::backends::etcd {
 
 using backend_api::acquire_request;
+using backend_api::closed_failure;
 using backend_api::completion;
 using backend_api::delivery_gate;
 using backend_api::leave_request;
@@ -26,8 +27,6 @@ constexpr const char* txn_method = "/etcdserverpb.KV/Txn";
 constexpr const char* grant_method = "/etcdserverpb.Lease/LeaseGrant";
 constexpr const char* revoke_method = "/etcdserverpb.Lease/LeaseRevoke";
 constexpr duration revoke_patience = 1s;
-
-base::failure closed_failure() { return {make_error_code(errc::closed), "the client was closed"}; }
 
 template <class T, class Read>
 reply<T> translated(const reply<std::string>& said, Read read) {

@@ -24,6 +24,7 @@ namespace sallyport::backends {
 namespace {
 
 using namespace std::chrono_literals;
+using backend_api::closed_failure;
 using backend_api::completion;
 using backend_api::delivery_gate;
 using backend_api::holder_id;
@@ -38,8 +39,6 @@ using memory::notice;
 using memory::session;
 
 using notices = std::vector<notice>;
-
-auto closed_failure() { return base::fail(errc::closed, "the client was closed"); }
 
 /// One client of a memory_store.
 /// Thread safety: all members, as `backend` says. Every request passes the session's gate from
@@ -139,7 +138,7 @@ class memory_client final : public backend_api::backend {
     const delivery_gate::pass pass(self->gate);
     if (!pass.open()) {
       using answer_type = std::invoke_result_t<Operate, lock_table&, time_point, notices&>;
-      answer(*self, answer_type(closed_failure()));
+      answer(*self, answer_type(tl::unexpected(closed_failure())));
       return;
     }
     std::vector<delivery> deliveries;
@@ -190,7 +189,7 @@ void memory_client::renew_into(std::span<renew_outcome> outcomes,
       return true;
     });
   } else {
-    for (renew_outcome& each : outcomes) each.answer = closed_failure();
+    for (renew_outcome& each : outcomes) each.answer = tl::unexpected(closed_failure());
   }
   self->listener.renewals_answered(outcomes);
   memory::deliver(deliveries);

@@ -9,6 +9,7 @@
 
 namespace sallyport::backends::redis {
 
+using backend_api::closed_failure;
 using backend_api::completion;
 using backend_api::delivery_gate;
 

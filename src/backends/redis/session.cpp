@@ -17,6 +17,7 @@
 namespace sallyport::backends::redis {
 
 using backend_api::acquire_request;
+using backend_api::closed_failure;
 using backend_api::completion;
 using backend_api::delivery_gate;
 using backend_api::leave_request;
@@ -123,10 +124,6 @@ void session::wait_for_first_connection() {
 void session::close() {
   if (router_) router_->close();
   if (gate_.close()) pump_->ring();
-}
-
-base::failure session::closed_failure() {
-  return {make_error_code(errc::closed), "the client was closed"};
 }
 
 // ---- requests ------------------------------------------------------------------------------------

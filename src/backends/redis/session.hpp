@@ -110,7 +110,6 @@ class session final : public std::enable_shared_from_this<session>,
   void watch_again() SALLYPORT_EXCLUDES(mutex_);
   void ask(wire_command command, std::uint32_t slot, std::function<void(base::result<reply>)> done);
   [[nodiscard]] double draw() SALLYPORT_EXCLUDES(mutex_);
-  [[nodiscard]] static base::failure closed_failure();
 
   const address address_;
   backend_api::events& listener_;

@@ -14,12 +14,11 @@
 namespace sallyport::backends::redlock {
 
 using backend_api::break_mode;
+using backend_api::closed_failure;
 using backend_api::completion;
 using backend_api::delivery_gate;
 
 namespace {
-
-base::failure closed_failure() { return {make_error_code(errc::closed), "the client was closed"}; }
 
 /// A waiter as one node knows it. When it came, and who it is, are the same on all nodes.
 struct ticket {

@@ -14,6 +14,7 @@
 namespace sallyport::backends::redlock {
 
 using backend_api::acquire_request;
+using backend_api::closed_failure;
 using backend_api::delivery_gate;
 using backend_api::holder_id;
 using backend_api::leave_request;
@@ -37,8 +38,6 @@ holder_id id_from_kernel() {
   base::fill_from_kernel(std::as_writable_bytes(std::span(bits)));
   return {bits[0], bits[1]};
 }
-
-base::failure closed_failure() { return {make_error_code(errc::closed), "the client was closed"}; }
 
 }  // namespace
 

@@ -15,6 +15,7 @@
 namespace sallyport::backends::zookeeper {
 
 using backend_api::acquire_request;
+using backend_api::closed_failure;
 using backend_api::completion;
 using backend_api::delivery_gate;
 using backend_api::drive_outcome;
@@ -25,8 +26,6 @@ using backend_api::renew_request;
 namespace {
 
 using namespace std::chrono_literals;
-
-base::failure closed_failure() { return {make_error_code(errc::closed), "the client was closed"}; }
 
 sallyport::capabilities capabilities_of(const address& where) {
   const bool kazoo = where.nodes.speech == dialect::kazoo;
