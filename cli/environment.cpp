@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 
 namespace sallyport::cli {
@@ -10,6 +11,17 @@ namespace {
 
 constexpr std::array<std::string_view, 4> our_variables{
     "SALLYPORT_STORE=", "SALLYPORT_LOCK=", "SALLYPORT_TOKEN=", "SALLYPORT_DEADLINE="};
+constexpr std::array<std::string_view, 2> variables_of_etcdctl{"ETCD_LOCK_KEY=", "ETCD_LOCK_REV="};
+
+template <std::size_t N>
+bool is_one_of(const std::array<std::string_view, N>& names, std::string_view entry) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](std::string_view each) { return entry.starts_with(each); });
+}
+
+bool is_on_etcd(std::string_view store_uri) {
+  return store_uri.starts_with("etcd:") || store_uri.starts_with("etcds:");
+}
 
 }  // namespace
 
@@ -23,10 +35,11 @@ bool has_secrets(std::string_view store_uri) noexcept {
 
 std::vector<std::string> child_environment(const char* const* inherited, const lock_facts& facts) {
   std::vector<std::string> made;
+  const bool on_etcd = is_on_etcd(facts.store);
   for (; inherited != nullptr && *inherited != nullptr; ++inherited) {
     const std::string_view entry = *inherited;
-    const bool ours = std::any_of(our_variables.begin(), our_variables.end(),
-                                  [&](std::string_view each) { return entry.starts_with(each); });
+    const bool ours =
+        is_one_of(our_variables, entry) || (on_etcd && is_one_of(variables_of_etcdctl, entry));
     if (!ours) made.emplace_back(entry);
   }
   if (!facts.store.empty() && !has_secrets(facts.store)) {
@@ -35,6 +48,9 @@ std::vector<std::string> child_environment(const char* const* inherited, const l
   made.push_back("SALLYPORT_LOCK=" + facts.name);
   if (facts.token) made.push_back("SALLYPORT_TOKEN=" + std::to_string(facts.token->value()));
   if (facts.deadline) made.push_back("SALLYPORT_DEADLINE=" + deadline_text(*facts.deadline));
+  if (on_etcd && facts.entry) made.push_back("ETCD_LOCK_KEY=" + facts.entry->key);
+  if (on_etcd && facts.token)
+    made.push_back("ETCD_LOCK_REV=" + std::to_string(facts.token->value()));
   return made;
 }
 

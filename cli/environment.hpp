@@ -1,6 +1,7 @@
 #pragma once
 
 #include <sallyport/lease_clock.hpp>
+#include <sallyport/store_entry.hpp>
 #include <sallyport/types.hpp>
 
 #include <optional>
@@ -16,6 +17,7 @@ struct lock_facts {
   std::optional<fencing_token> token;               ///< empty: semaphores, stores without fencing
   std::optional<lease_clock::time_point> deadline;  ///< fixed leases only
   std::string store;
+  std::optional<store_entry> entry = {};  ///< what the store calls it, where it says so
 };
 
 /// Whether an address carries what a command should not see: a user, a password, parameters.
@@ -23,7 +25,8 @@ struct lock_facts {
 
 /// The command's environment: `inherited` (ends with null) without anything an outer `sallyport
 /// run` said, then SALLYPORT_STORE (unless has_secrets), SALLYPORT_LOCK, SALLYPORT_TOKEN and
-/// SALLYPORT_DEADLINE.
+/// SALLYPORT_DEADLINE; on etcd also ETCD_LOCK_KEY and ETCD_LOCK_REV, for commands that were made for
+/// `etcdctl lock`. On other stores those of an outer `etcdctl lock` stay: that lock is held, too.
 [[nodiscard]] std::vector<std::string> child_environment(const char* const* inherited,
                                                          const lock_facts& facts);
 

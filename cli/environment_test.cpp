@@ -46,6 +46,30 @@ TEST(ChildEnvironment, KeepsCredentialsOfTheStoreToItself) {
   EXPECT_THAT(child_environment(inherited.data(), facts), ElementsAre("SALLYPORT_LOCK=x"));
 }
 
+TEST(ChildEnvironment, SpeaksAsEtcdctlDoesOnEtcd) {
+  const std::array<const char*, 3> outer{"ETCD_LOCK_KEY=outer/1", "ETCD_LOCK_REV=1", nullptr};
+  lock_facts facts{"x", fencing_token{7}, std::nullopt, "etcd://db"};
+  facts.entry = store_entry{.key = "x/4a#m1", .created = 6, .lease = 74};
+
+  EXPECT_THAT(child_environment(outer.data(), facts),
+              ElementsAre("SALLYPORT_STORE=etcd://db", "SALLYPORT_LOCK=x", "SALLYPORT_TOKEN=7",
+                          "ETCD_LOCK_KEY=x/4a#m1", "ETCD_LOCK_REV=7"));
+
+  facts.token.reset();  // a semaphore's permit
+  facts.store = "etcds://db";
+  EXPECT_THAT(
+      child_environment(outer.data(), facts),
+      ElementsAre("SALLYPORT_STORE=etcds://db", "SALLYPORT_LOCK=x", "ETCD_LOCK_KEY=x/4a#m1"));
+}
+
+TEST(ChildEnvironment, LeavesWhatAnOuterEtcdctlSaidOnOtherStores) {
+  const std::array<const char*, 2> outer{"ETCD_LOCK_REV=1", nullptr};
+  const lock_facts facts{"x", std::nullopt, std::nullopt, "local:"};
+
+  EXPECT_THAT(child_environment(outer.data(), facts),
+              ElementsAre("ETCD_LOCK_REV=1", "SALLYPORT_STORE=local:", "SALLYPORT_LOCK=x"));
+}
+
 TEST(StoreAddress, HasSecretsWithAUserOrParameters) {
   EXPECT_TRUE(has_secrets("redis://user@db"));
   EXPECT_TRUE(has_secrets("redis://user:pass@db/0"));

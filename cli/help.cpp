@@ -89,6 +89,7 @@ COMMAND sees:
   SALLYPORT_LOCK           NAME
   SALLYPORT_DEADLINE       --fixed: the end of the lease in seconds since boot (cf. /proc/uptime)
   SALLYPORT_STORE          the store, unless its address has a user or parameters
+  ETCD_LOCK_KEY, _REV      on etcd: what 'etcdctl lock' says, the holder's key and the token
 
 exit codes:
   COMMAND's own, or

@@ -86,8 +86,10 @@ void await_claim(const lease& held) {
 }
 
 child::plan plan_for(const run_options& options, const lease& held, const lease_policy& policy) {
-  lock_facts facts{options.name, std::nullopt, std::nullopt, options.store};
+  lock_facts facts{
+      .name = options.name, .token = {}, .deadline = {}, .store = options.store, .entry = {}};
   if (held.fenced()) facts.token = held.token();
+  facts.entry = held.entry();
   if (options.fixed) facts.deadline = held.deadline();
   return {options.command, child_environment(::environ, facts),
           policy.guard_kills_at(held.deadline())};

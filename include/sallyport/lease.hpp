@@ -3,11 +3,13 @@
 #include <sallyport/error.hpp>
 #include <sallyport/fence_pass.hpp>
 #include <sallyport/lease_clock.hpp>
+#include <sallyport/store_entry.hpp>
 #include <sallyport/types.hpp>
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string_view>
 #include <system_error>
@@ -65,6 +67,8 @@ class lease_view {
   [[nodiscard]] const lock_name& name() const noexcept;
   /// What to show at a fence::gate.
   [[nodiscard]] fence::pass fence_pass() const;
+  /// How the store calls this grant; empty once the lease has ended, and on stores that do not say.
+  [[nodiscard]] std::optional<store_entry> entry() const;
   /// Throws lock_error (lease_lost) unless valid().
   void ensure_valid() const;
 

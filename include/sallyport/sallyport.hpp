@@ -16,5 +16,6 @@
 #include <sallyport/recursive_mutex.hpp>
 #include <sallyport/semaphore.hpp>
 #include <sallyport/shared_mutex.hpp>
+#include <sallyport/store_entry.hpp>
 #include <sallyport/types.hpp>
 #include <sallyport/with_lock.hpp>

@@ -5,6 +5,7 @@
 #include "base/result.hpp"
 #include <sallyport/capabilities.hpp>
 #include <sallyport/inspect.hpp>
+#include <sallyport/store_entry.hpp>
 
 #include <functional>
 #include <memory>
@@ -113,6 +114,12 @@ class backend {
   /// none.
   virtual void break_lock(const lock_name& name, fencing_token observed, break_mode mode,
                           completion<std::monostate> done) = 0;
+
+  /// How the store calls this contender's grant, as far as the backend knows without asking;
+  /// nullopt: it holds none, or the store has no names that others could use.
+  [[nodiscard]] virtual std::optional<store_entry> entry_of(const holder_id& /*who*/) const {
+    return std::nullopt;
+  }
 
   /// How long a holder that was let in by somebody else's release is to keep its claim back; zero:
   /// not at all. For a backend that works on the caller's own thread, where "off the critical path"

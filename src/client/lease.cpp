@@ -109,6 +109,12 @@ fence::pass lease_view::fence_pass() const {
   return {client_->can().store_id + '|' + name().text(), token(), mode()};
 }
 
+std::optional<store_entry> lease_view::entry() const {
+  if (dead_by_fork()) return std::nullopt;
+  const auto holder = client_->engine().holder_of(*record_);
+  return holder ? client_->store().entry_of(*holder) : std::nullopt;
+}
+
 void lease_view::ensure_valid() const {
   if (!valid()) {
     throw lock_error(make_error_code(errc::lease_lost),

@@ -253,6 +253,12 @@ std::stop_token engine::lost_token(lease_record& turn) {
   return turn.gone.get_token();
 }
 
+std::optional<backend_api::holder_id> engine::holder_of(const lease_record& turn) const {
+  const base::mutex_lock held{mutex_};
+  if (turn.home == nullptr) return std::nullopt;
+  return turn.home->id;
+}
+
 bool engine::holds(lock_kind kind, const lock_name& name) const {
   const lock_spec wanted{.name = name, .kind = kind, .times = {}};
   const base::mutex_lock held{mutex_};

@@ -122,6 +122,8 @@ class engine final : public backend_api::events {
   void claim_now(lease_record& turn, word_waiter& caller);
   /// The stop token that fires when the turn is lost.
   [[nodiscard]] std::stop_token lost_token(lease_record& turn);
+  /// Under which id the turn's grant is known to the store; nullopt: the turn has ended.
+  [[nodiscard]] std::optional<backend_api::holder_id> holder_of(const lease_record& turn) const;
   /// Whether a caller of this client has its turn of that name now.
   [[nodiscard]] bool holds(lock_kind kind, const lock_name& name) const;
   /// Whether no contender of this client is left in the store, as far as it knows.

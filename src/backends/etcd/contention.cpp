@@ -47,6 +47,13 @@ contender* contention::find(const holder_id& who) {
   return found == contenders_.end() ? nullptr : &found->second;
 }
 
+std::optional<store_entry> contention::grant_of(const holder_id& who) const {
+  const auto found = contenders_.find(who);
+  if (found == contenders_.end() || found->second.is != phase::held) return std::nullopt;
+  return store_entry{
+      .key = found->second.key, .created = found->second.created, .lease = found->second.lease};
+}
+
 contender& contention::find_or_make(const acquire_request& request) {
   const auto [place, fresh] = contenders_.try_emplace(request.holder, request.holder, request.name);
   contender& who = place->second;

@@ -141,6 +141,8 @@ class contention {
   /// Answers whatever is under way with outcome_unknown, and revokes leases that nobody needs.
   void close(actions& out);
 
+  /// The key of one who is in; nullopt: nobody of this id is.
+  [[nodiscard]] std::optional<store_entry> grant_of(const backend_api::holder_id& who) const;
   [[nodiscard]] std::size_t contenders() const noexcept { return contenders_.size(); }
   [[nodiscard]] std::size_t leases() const noexcept { return leases_.size(); }
 

@@ -45,6 +45,10 @@ class etcd_client final : public backend_api::backend {
                   completion<std::monostate> done) override {
     session_->break_lock(name, observed, mode, std::move(done));
   }
+  [[nodiscard]] std::optional<store_entry> entry_of(
+      const backend_api::holder_id& who) const override {
+    return session_->entry_of(who);
+  }
   backend_api::drive_outcome drive(backend_api::drive_ticket& /*ticket*/,
                                    backend_api::time_point /*deadline*/) override {
     return backend_api::drive_outcome::not_driven;

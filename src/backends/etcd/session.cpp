@@ -96,6 +96,11 @@ session::session(const address& where, const backend_api::open_request& request)
                 .fresh_lease = &session::fresh_lease,
                 .wall_ms = &base::wall_clock_ms}) {}
 
+std::optional<store_entry> session::entry_of(const backend_api::holder_id& who) const {
+  const base::mutex_lock lock(mutex_);
+  return machine_.grant_of(who);
+}
+
 void session::close() {
   actions out;
   {

@@ -46,6 +46,8 @@ class session final : public std::enable_shared_from_this<session>, public trans
   void who(const lock_name& name, backend_api::completion<std::optional<lock_info>> done);
   void break_lock(const lock_name& name, fencing_token observed, backend_api::break_mode mode,
                   backend_api::completion<std::monostate> done);
+  [[nodiscard]] std::optional<store_entry> entry_of(const backend_api::holder_id& who) const
+      SALLYPORT_EXCLUDES(mutex_);
   void close() SALLYPORT_EXCLUDES(mutex_);
 
   // transport_listener
@@ -92,7 +94,7 @@ class session final : public std::enable_shared_from_this<session>, public trans
   backend_api::delivery_gate gate_;
   std::atomic<int> farewells_{0};  // revocations under way
 
-  base::mutex mutex_;
+  mutable base::mutex mutex_;
   contention machine_ SALLYPORT_GUARDED_BY(mutex_);
   std::deque<action> to_do_ SALLYPORT_GUARDED_BY(mutex_);
   bool working_ SALLYPORT_GUARDED_BY(mutex_) = false;
