@@ -59,7 +59,10 @@ std::vector<seen_entry> entries_of(const layout& keys, const std::string& folder
       const auto card = cards.find(keys.card(each.key));
       if (card != cards.end()) described = card->second;
     }
-    fresh.said = from_json(described->value).value_or(description{});
+    const auto said_of_itself = from_json(described->value);
+    // Others describe nobody: what is in their keys is what a candidate says.
+    if (place->what == form::foreign && !said_of_itself) fresh.value = each.value;
+    fresh.said = said_of_itself.value_or(description{});
     fresh.place = std::move(*place);
     fresh.place.closed = fresh.said.closed;
     fresh.described_in = described->key;
@@ -103,6 +106,8 @@ std::optional<lock_info> session::sight::describe() const {
       out.permits = std::max(each.place.permits, 1U);
       kind_known = true;
     }
+    // The keys of others do not tell locks from elections, but those of locks are empty.
+    if (!kind_known && !each.value.empty()) out.kind = lock_kind::election;
     const auto timed = leases.find(each.lease);
     const std::int64_t left =
         timed == leases.end() ? 0 : std::max<std::int64_t>(timed->second.seconds, 0);
