@@ -6,6 +6,7 @@
 #include <sallyport/election.hpp>
 #include <sallyport/error.hpp>
 #include <sallyport/fence.hpp>
+#include <sallyport/fence_etcd.hpp>
 #include <sallyport/fence_redis.hpp>
 #include <sallyport/inspect.hpp>
 #include <sallyport/lease.hpp>

@@ -114,9 +114,8 @@ func (p *peer) count(name, file string, turns int) (string, error) {
 	return fmt.Sprintf("counted %d", last), nil
 }
 
-// gate-begin: docs/fencing.md shows this function.
-
 // fencedPut writes key under an exclusive token, in one transaction with the numbers of a Sallyport gate.
+// docs/fencing.md shows it.
 func fencedPut(client *clientv3.Client, gate, lock string, token int64, key, value string) (string, error) {
 	number := fmt.Sprintf("%020d", token)
 	newest := clientv3.OpPut(gate+"/exclusive", number)
@@ -150,8 +149,6 @@ func fencedPut(client *clientv3.Client, gate, lock string, token int64, key, val
 	}
 	return "wrong_lock", nil
 }
-
-// gate-end
 
 func flags(said *pb.TxnResponse, to string) string {
 	to += fmt.Sprintf(" %v", said.Succeeded)
