@@ -17,10 +17,12 @@
 #include "cli/waiting.hpp"
 #include <sallyport/client.hpp>
 #include <sallyport/lease_clock.hpp>
+#include <sallyport/observer.hpp>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <poll.h>
 #include <system_error>
 #include <unistd.h>
@@ -38,6 +40,15 @@ int lost_before_the_start(const run_options& options) {
       " was lost before the command could be started; nothing was done");
   return exit_code::lost;
 }
+
+/// Passes on what others wish; the command itself goes on.
+class wish_teller final : public observer {
+ public:
+  void release_wanted(const lock_event& event) override {
+    say("somebody asks for " + quoted(event.name) +
+        " to be released; the command goes on until it ends or is stopped");
+  }
+};
 
 /// The exit code of a command that was never executed.
 int tell_start_error(const run_options& options, int why) {
@@ -137,8 +148,9 @@ int run_command(std::span<char* const> arguments) {
   const signals source;
   guard watcher{
       options.lease_length};  // forks: before the client, whose threads a fork would not take along
-  const client store =
-      client::open(options.store, {.label = options.label, .companion_pid = watcher.pid()});
+  client_options of_the_client{.label = options.label, .companion_pid = watcher.pid()};
+  if (options.loud != loudness::quiet) of_the_client.watcher = std::make_shared<wish_teller>();
+  const client store = client::open(options.store, of_the_client);
   waited outcome = wait_for_lock(store, options, source);
   if (outcome.signal) return exit_code::signal_base + *outcome.signal;
   if (!outcome.got) return not_acquired(store, options);

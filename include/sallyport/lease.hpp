@@ -59,6 +59,9 @@ class lease_view {
   /// Fires when the lease is lost; never when it is released. Callbacks run on the client's
   /// notifier thread.
   [[nodiscard]] std::stop_token lost() const;
+  /// True once somebody has wished for this lock to be given back (observer::release_wanted). The
+  /// lease is as good as before: a long job may look at a point where it can stop.
+  [[nodiscard]] bool release_wanted() const noexcept;
   /// The fencing number. Throws lock_error (no_fencing) for semaphore permits, and on a store that
   /// does not promise fencing.
   [[nodiscard]] fencing_token token() const;

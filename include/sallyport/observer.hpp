@@ -15,7 +15,7 @@ struct lock_event {
   lock_kind kind = lock_kind::mutex;
   fencing_token token;  ///< zero where there is none (yet)
   std::chrono::nanoseconds took{
-      0};  ///< acquired: time waited; released and lost: time held; else zero
+      0};  ///< acquired: time waited; released, lost, release_wanted: time held; else zero
 };
 
 /// Told what a client's locks do. Override what you need.
@@ -39,6 +39,9 @@ class observer {
   }  ///< two thirds of the lease passed without a confirmed renewal
   virtual void lost(const lock_event&) {}
   virtual void released(const lock_event&) {}
+  /// Somebody wishes that this lock be given back soon. Nothing happens by itself: the lease is as
+  /// good as before. Only some stores can carry such a wish (ZooKeeper: Curator's revocation).
+  virtual void release_wanted(const lock_event&) {}
 };
 
 /// Counters built on the observer: hand one to client_options::watcher and read it at any time.
@@ -54,6 +57,7 @@ class metrics final : public observer {
     std::uint64_t suspect = 0;
     std::uint64_t lost = 0;
     std::uint64_t released = 0;
+    std::uint64_t release_wanted = 0;
     std::chrono::nanoseconds waited{0};  ///< in all
     std::chrono::nanoseconds held{0};    ///< in all
   };
@@ -68,10 +72,11 @@ class metrics final : public observer {
   void suspect(const lock_event& event) override;
   void lost(const lock_event& event) override;
   void released(const lock_event& event) override;
+  void release_wanted(const lock_event& event) override;
 
  private:
   std::atomic<std::uint64_t> waiting_{0}, acquired_{0}, not_acquired_{0}, failed_{0}, renewed_{0},
-      suspect_{0}, lost_{0}, released_{0};
+      suspect_{0}, lost_{0}, released_{0}, release_wanted_{0};
   std::atomic<std::int64_t> waited_ns_{0}, held_ns_{0};
 };
 

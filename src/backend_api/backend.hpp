@@ -49,6 +49,8 @@ class events {
   /// The store says that this contender no longer holds anything (broken, session ended, key
   /// deleted).
   virtual void lost_notice(const holder_id& who) = 0;
+  /// Somebody asks this holder, politely, to give its grant back. Most stores have no such word.
+  virtual void release_wanted_notice(const holder_id& /*who*/) {}
   /// A watched name changed.
   virtual void changed_notice(const lock_name& name) = 0;
   /// Notices may have been missed: every waiter re-reads its state.

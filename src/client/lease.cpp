@@ -87,6 +87,8 @@ std::stop_token lease_view::lost() const {
   return client_->engine().lost_token(*record_);
 }
 
+bool lease_view::release_wanted() const noexcept { return record_->release_wanted.load(); }
+
 bool lease_view::fenced() const noexcept {
   return record_->spec->kind != lock_kind::semaphore && client_->can().fencing;
 }
@@ -153,6 +155,7 @@ release_result lease::release() noexcept {
   const release_result result = dead_by_fork() ? release_result::already_lost : entry->leave();
   mine->state.store(was_valid ? lease_record::phase::released : lease_record::phase::lost);
   mine->deadline.store(record_->deadline.load());
+  mine->release_wanted.store(record_->release_wanted.load());
   record_ = std::move(mine);
   return was_valid ? result : release_result::already_lost;
 }

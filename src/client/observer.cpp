@@ -11,6 +11,7 @@ metrics::snapshot metrics::read() const {
           .suspect = suspect_,
           .lost = lost_,
           .released = released_,
+          .release_wanted = release_wanted_,
           .waited = std::chrono::nanoseconds{waited_ns_},
           .held = std::chrono::nanoseconds{held_ns_}};
 }
@@ -36,5 +37,7 @@ void metrics::released(const lock_event& event) {
   ++released_;
   held_ns_ += event.took.count();
 }
+
+void metrics::release_wanted(const lock_event&) { ++release_wanted_; }
 
 }  // namespace sallyport

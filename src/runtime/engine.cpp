@@ -546,6 +546,24 @@ void engine::lost_notice(const holder_id& id) {
   perform(out);
 }
 
+void engine::release_wanted_notice(const holder_id& id) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    party* const who = find(id);
+    holding* const mine = who != nullptr ? who->as_holding() : nullptr;
+    if (mine == nullptr) return;
+    mine->release_wanted = true;
+    if (mine->turn) {
+      mine->turn->release_wanted.store(true);
+      note(out, &observer::release_wanted, *who->spec, mine->turn->token,
+           out.now - mine->turn->granted_at);
+    }
+    close_books(out);
+  }
+  perform(out);
+}
+
 void engine::changed_notice(const lock_name& name) {
   std::function<void(const lock_name&)> callback;
   {

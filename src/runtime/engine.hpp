@@ -148,6 +148,7 @@ class engine final : public backend_api::events {
   void granted_notice(const backend_api::holder_id& who,
                       std::optional<backend_api::granted> grant) override;
   void lost_notice(const backend_api::holder_id& who) override;
+  void release_wanted_notice(const backend_api::holder_id& who) override;
   void changed_notice(const lock_name& name) override;
   void reconnected() override;
 

@@ -113,6 +113,7 @@ void engine::give_turn(party& who, acquire_waiter& caller, core::turn_number tur
   if (mine.keeper.state() == core::lease_keeper::phase::suspect) {
     record->state.store(lease_record::phase::suspect);
   }
+  record->release_wanted.store(mine.release_wanted);
   record->home = &who;
   record->turn = turn;
   mine.turn = record;

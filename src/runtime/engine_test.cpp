@@ -342,6 +342,51 @@ TEST_F(EngineTest, AsksAnewForLocalWaitersWhenTheGrantIsLost) {
   EXPECT_EQ(second.lease()->token, fencing_token{50});
 }
 
+TEST_F(EngineTest, AWishForTheLockIsSeenInTheTurnAndInLocalOnesAfterIt) {
+  caller first;
+  caller second;
+  const auto spec = spec_of("a");
+  const auto lease = hold(first, spec);
+  machine.acquire(second, spec, time_point::max());
+  EXPECT_FALSE(lease->release_wanted.load());
+
+  machine.release_wanted_notice({9, 9});  // of nobody
+  EXPECT_FALSE(lease->release_wanted.load());
+  machine.release_wanted_notice({1, 1});
+  EXPECT_TRUE(lease->release_wanted.load());
+  EXPECT_EQ(lease->state.load(), phase::held);
+  machine.release(*lease, nullptr);
+
+  ASSERT_TRUE(second.lease());
+  EXPECT_TRUE(second.lease()->release_wanted.load());
+}
+
+TEST_F(EngineTest, AWishForTheLockIsToldToTheObserverOfWhoHoldsIt) {
+  struct listening final : observer {
+    void release_wanted(const lock_event& event) override { heard.push_back(event); }
+    std::vector<lock_event> heard;
+  };
+  const auto told = std::make_shared<listening>();
+  engine watched{world, {.watcher = told}};
+  watched.attach(store);
+  caller me;
+  watched.acquire(me, spec_of("a"), time_point::max());
+  const auto holder = store.take("acquire").holder;
+
+  watched.release_wanted_notice(holder);  // it holds nothing yet
+  watched.acquire_answered(holder, backend_api::granted{{fencing_token{1}, fencing_token{4}}, 3s});
+  world.run_news();
+  EXPECT_TRUE(told->heard.empty());
+  world.advance(1s);
+  watched.release_wanted_notice(holder);
+  world.run_news();
+
+  ASSERT_EQ(told->heard.size(), 1U);
+  EXPECT_EQ(told->heard[0].name, "a");
+  EXPECT_EQ(told->heard[0].token, fencing_token{1});
+  EXPECT_EQ(told->heard[0].took, 1s);
+}
+
 TEST_F(EngineTest, SendsRenewalsOfAllLeasesInOneBatch) {
   std::vector<std::unique_ptr<caller>> callers;
   for (int i = 0; i < 100; ++i) {

@@ -37,6 +37,7 @@ struct lease_record {
   std::atomic<phase> state{phase::held};
   /// shared from a downgrade's sending on; exclusive again only if the store was never reached
   std::atomic<lock_mode> mode;
+  std::atomic<bool> release_wanted{false};  ///< somebody wishes that it be given back
 
   // Guarded by the engine's mutex.
   party* home = nullptr;  // null once the turn has ended

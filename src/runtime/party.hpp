@@ -41,6 +41,7 @@ struct holding {
   std::uint32_t permits = 1;
   bool draw_wanted = false;  // a draw waits for the renewal under way
   bool drawing = false;
+  bool release_wanted = false;  // of the grant: also of turns that are still to come
 };
 
 /// A contender that is being cleaned up in the store.

@@ -118,7 +118,7 @@ struct contender {
   bool removal_lost = false;  ///< a removal was not answered: it may have happened
   bool make_folders = false;
   bool known_free = false;     ///< has looked, and nobody was there
-  bool revoked = false;        ///< somebody asked for it, in Curator's way
+  bool revoked = false;        ///< its node says that somebody asks for it
   std::uint32_t failures = 0;  ///< of entering, in a row
 
   description card{};

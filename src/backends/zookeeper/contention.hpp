@@ -74,13 +74,14 @@ struct changed_told {
   lock_name name;
 };
 struct reconnected_told {};
-struct log_line {
-  std::string text;
+/// Somebody wishes that it give its grant back, in Curator's way.
+struct wanted_told {
+  backend_api::holder_id holder;
 };
 
 using action = std::variant<send_order, open_order, close_order, doubt_order, acquire_told,
                             renew_told, downgrade_told, leave_told, value_told, asked_told,
-                            entered_told, lost_told, changed_told, reconnected_told, log_line>;
+                            entered_told, lost_told, changed_told, reconnected_told, wanted_told>;
 /// To be carried out in this order.
 using actions = std::vector<action>;
 

@@ -115,11 +115,8 @@ void contention::read_done(contender& who, time_point now, actions& out) {
   who.grant().version = said.stat.version;
   who.grant().modified = said.stat.modified;
   if (said.data == revoke_word) {
-    if (!std::exchange(who.revoked, true)) {
-      out.emplace_back(log_line{"somebody asks for the lock " + who.name.text() +
-                                " to be released (__REVOKE__)"});
-    }
-    who.note_due = true;
+    if (!std::exchange(who.revoked, true)) out.emplace_back(wanted_told{who.id});
+    who.note_due = true;  // which takes the word back, so that the next one is seen
   }
   // A renewal has a look of its own, after a sync.
   if (!only_reread) answer_held(who, now, out);
@@ -153,6 +150,7 @@ void contention::written(contender& who, time_point now, actions& out) {
   }
   node.version = said.stat.version;
   node.modified = said.stat.modified;
+  who.revoked = false;
   if (why == step::proclaiming && !who.values.empty()) {
     out.emplace_back(value_told{who.values.front().ticket, true});
     who.values.pop_front();

@@ -497,6 +497,28 @@ TEST_F(Contention, TokensThatAreTooLargeAreRefused) {
   EXPECT_EQ(store.contenders(), 0U);
 }
 
+TEST_F(Contention, CuratorsRevocationIsToldOnceForEveryTimeThatItIsWritten) {
+  one.acquire(1);
+  run();
+  const auto renew = [&] {
+    one.pass(500ms);
+    one.renew(1);
+    run();
+  };
+  for (std::size_t times = 1; times <= 2; ++times) {
+    store.execute(99, {.what = verb::write, .path = node(), .data = "__REVOKE__"});
+    renew();
+    renew();
+
+    ASSERT_EQ(one.wanted.size(), times);
+    EXPECT_EQ(one.wanted.back().holder, one.id(1));
+    EXPECT_NE(store.execute(99, {.what = verb::read, .path = node()}).data, "__REVOKE__")
+        << "it says again whose it is";
+  }
+  EXPECT_TRUE(one.lost.empty());
+  EXPECT_TRUE(one.renewal());
+}
+
 TEST_F(Contention, AWatchedNameTellsOfEveryChange) {
   const lock_name door{"door"};
   actions ignored;

@@ -1,7 +1,6 @@
 #include "backends/zookeeper/session.hpp"
 
 #include "base/check.hpp"
-#include "base/log.hpp"
 #include <sallyport/error.hpp>
 #include <sallyport/lease_clock.hpp>
 
@@ -181,8 +180,8 @@ bool session::tell(action& what) {
     listener_.changed_notice(changed->name);
   } else if (std::holds_alternative<reconnected_told>(what)) {
     listener_.reconnected();
-  } else if (auto* const line = std::get_if<log_line>(&what)) {
-    base::log(base::log_level::warning, line->text);
+  } else if (auto* const wanted = std::get_if<wanted_told>(&what)) {
+    listener_.release_wanted_notice(wanted->holder);
   } else if (auto* const proclaimed = std::get_if<value_told>(&what)) {
     completion<bool> done;
     {

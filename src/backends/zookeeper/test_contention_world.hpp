@@ -32,6 +32,7 @@ class model_client {
   std::vector<lost_told> lost;
   std::vector<entered_told> entered;
   std::vector<changed_told> changed;
+  std::vector<wanted_told> wanted;
   std::size_t sent = 0;     // requests
   std::size_t flights = 0;  // groups of requests that left together
   std::size_t doubts = 0;
@@ -199,6 +200,8 @@ class model_client {
       entered.push_back(*in);
     } else if (auto* const news = std::get_if<changed_told>(&what)) {
       changed.push_back(*news);
+    } else if (auto* const wish = std::get_if<wanted_told>(&what)) {
+      wanted.push_back(*wish);
     } else if (auto* const doubt = std::get_if<doubt_order>(&what)) {
       doubts += doubt->hangs ? 1 : 0;
     }
