@@ -16,14 +16,12 @@
 #include "cli/text.hpp"
 #include "cli/waiting.hpp"
 #include <sallyport/client.hpp>
-#include <sallyport/lease_clock.hpp>
 #include <sallyport/observer.hpp>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <poll.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -81,19 +79,6 @@ void say_acquired(const waited& outcome, const run_options& options) {
   say("acquired " + quoted(options.name) + " after " + to_text(in_ms(outcome.took)) +
       (outcome.got->fenced() ? ", token " + std::to_string(outcome.got->token().value()) : "") +
       ", lease " + to_text(outcome.got->length()));
-}
-
-/// A lease that was handed over is provisional, with an early deadline, until its claim is confirmed.
-/// Waits for that, a request's time-out at most: a command should start under a full lease.
-void await_claim(const lease& held) {
-  constexpr std::chrono::seconds patience{2};
-  const auto give_up = lease_clock::now() + patience;
-  for (;;) {
-    const auto now = lease_clock::now();
-    const bool full = held.deadline() - now > held.length() * 3 / 4;
-    if (full || now >= give_up || !held.valid()) return;
-    ::poll(nullptr, 0, 1);
-  }
 }
 
 child::plan plan_for(const run_options& options, const lease& held, const lease_policy& policy) {
@@ -157,7 +142,7 @@ int run_command(std::span<char* const> arguments) {
   say_acquired(outcome, options);
 
   lease& held = *outcome.got;
-  await_claim(held);
+  held.confirm();  // a command should start under a full lease
   if (!held.valid()) return lost_before_the_start(options);
   const lease_policy policy{held.length(), options.grace.value_or(default_grace(held.length())),
                             options.fixed};

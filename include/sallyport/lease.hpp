@@ -117,6 +117,10 @@ class lease : public lease_view {
   /// outcome_unknown.
   void downgrade();
   void downgrade(std::error_code& error) noexcept;
+  /// A lease that somebody's release has handed over is good for a short time only until the store
+  /// has heard our claim, which travels while the holder works already. Waits for that; returns at
+  /// once when there is nothing to wait for. valid() tells what came of it.
+  void confirm() noexcept;
   /// False after a move.
   [[nodiscard]] bool owns() const noexcept { return record_ != nullptr; }
   [[nodiscard]] lease_view view() const { return *this; }

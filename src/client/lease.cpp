@@ -160,6 +160,11 @@ release_result lease::release() noexcept {
   return was_valid ? result : release_result::already_lost;
 }
 
+void lease::confirm() noexcept {
+  SALLYPORT_CHECK(record_ != nullptr);
+  if (!dead_by_fork()) client_->claim(*record_);
+}
+
 void lease::downgrade(std::error_code& error) noexcept { client_->downgrade(*record_, error); }
 
 void lease::downgrade() {

@@ -68,6 +68,31 @@ TEST_F(FifoHandOff, ClientsEnterInTheOrderInWhichTheyQueued) {
   expect_served(book.read(), guests);
 }
 
+TEST_F(FifoHandOff, AConfirmedLeaseIsNoLongerProvisional) {
+  const auto watching = open("watching");
+  mutex gate{open("holder"), "door", lasting()};
+  auto held = gate.acquire();
+  held.confirm();  // nobody handed it over: nothing to wait for
+  EXPECT_TRUE(held.valid());
+  mutex next{open("next"), "door", lasting()};
+  background waiter([&] {
+    auto mine = next.try_acquire_for(patience);
+    if (mine) mine->confirm();
+    return mine;
+  });
+  ASSERT_TRUE(waiters_become(watching, "door", 1));
+  held.release();
+
+  const auto got = waiter.get();
+  ASSERT_TRUE(got);
+  const auto seen = watching.who("door");
+
+  EXPECT_TRUE(got->valid());
+  ASSERT_TRUE(seen);
+  ASSERT_EQ(seen->holders.size(), 1U);
+  EXPECT_TRUE(seen->holders[0].claimed);
+}
+
 TEST_F(FifoHandOff, WhoShowsTheQueueInItsOrder) {
   const auto watching = open("watching");
   mutex gate{open("holder"), "door", lasting()};
