@@ -24,7 +24,7 @@ using errand_number = std::uint64_t;
 
 enum class verb : std::uint8_t {
   create_contender,  ///< ephemeral and sequential
-  create_folder,     ///< a container, or a plain node where the server has none
+  create_folder,     ///< a container, or a plain node where the server or the dialect has none
   list,              ///< the children; `watch`: tells when they change
   read,              ///< the data; `watch`: tells when it changes or the node is gone
   await_end,         ///< tells when the node is gone, and of nothing else

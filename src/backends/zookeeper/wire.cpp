@@ -65,8 +65,8 @@ std::string joined(const std::vector<std::string>& all) {
 /// threads are gone.
 class wire::line : public std::enable_shared_from_this<line> {
  public:
-  line(line_number number, wire_listener& listener, duration timeout)
-      : number_(number), listener_(listener), timeout_(timeout) {}
+  line(line_number number, wire_listener& listener, duration timeout, bool plain_folders)
+      : number_(number), listener_(listener), timeout_(timeout), no_containers_(plain_folders) {}
   line(const line&) = delete;
   line& operator=(const line&) = delete;
   ~line() = default;
@@ -163,7 +163,7 @@ class wire::line : public std::enable_shared_from_this<line> {
   bool knows_all_ = true;  // the servers
 
   base::mutex mutex_;
-  bool no_containers_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  bool no_containers_ SALLYPORT_GUARDED_BY(mutex_);
   std::unordered_map<const call*, std::unique_ptr<call>> calls_ SALLYPORT_GUARDED_BY(mutex_);
 };
 
@@ -331,6 +331,8 @@ wire::wire(const address& where, wire_listener& listener)
     : servers_(joined(where.servers)),
       login_(where.user.empty() ? std::string{} : where.user + ":" + where.password),
       all_(where.servers),
+      // kazoo's lock makes its path once, and fails when the path has been swept away.
+      plain_folders_(where.nodes.speech == dialect::kazoo),
       listener_(listener) {}
 
 wire::~wire() {
@@ -362,7 +364,7 @@ wire::line* wire::find(line_number number) {
 void wire::open(line_number number, duration timeout) {
   bury();
   auto& fresh = lines_[number];
-  fresh = std::make_shared<line>(number, listener_, timeout);
+  fresh = std::make_shared<line>(number, listener_, timeout, plain_folders_);
   fresh->open(servers_, login_);
 }
 

@@ -57,6 +57,7 @@ class wire {
   const std::string servers_;
   const std::string login_;  // empty: none
   const std::vector<std::string> all_;
+  const bool plain_folders_;
   wire_listener& listener_;
   std::map<line_number, std::shared_ptr<line>> lines_;
   std::vector<std::shared_ptr<line>> dead_;
