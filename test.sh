@@ -54,8 +54,8 @@ packages=(
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev liblua5.1-0-dev
   libhiredis-dev libssl-dev openssl redis-tools
   libgrpc++-dev libprotobuf-dev protobuf-compiler
-  libzookeeper-mt-dev zookeeper openjdk-17-jre-headless
-  python3 python3-redis pkg-config util-linux
+  libzookeeper-mt-dev zookeeper openjdk-17-jdk-headless libcurator-recipes-java
+  python3 python3-kazoo python3-redis pkg-config util-linux
   spin
 )
 # Unpacked into build/unpacked and not installed: etcd's package would bring a service along. Those of golang have the
