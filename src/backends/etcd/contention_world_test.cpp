@@ -1,5 +1,5 @@
 #include "backends/etcd/contention.hpp"
-#include "backends/etcd/test_model_store.hpp"
+#include "backends/etcd/model_store.hpp"
 #include "base/random.hpp"
 #include <sallyport/error.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backends/etcd/contention.hpp"
-#include "backends/etcd/test_model_store.hpp"
+#include "backends/etcd/model_store.hpp"
 #include <sallyport/error.hpp>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backends/zookeeper/contention.hpp"
-#include "backends/zookeeper/test_model_store.hpp"
+#include "backends/zookeeper/model_store.hpp"
 
 #include <deque>
 #include <optional>

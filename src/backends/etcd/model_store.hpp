@@ -13,7 +13,7 @@
 namespace sallyport::backends::etcd {
 
 /// An etcd cluster as far as locks see it: keys with revisions, leases by its own clock, watches from
-/// now on. One step after the other, as raft has it.
+/// now on. One step after the other, as raft has it. For the tests of the rules, and for the simulator.
 class model_store {
  public:
   struct lease {
@@ -31,6 +31,7 @@ class model_store {
     int client = 0;
     watch_number watch = 0;
     revision began = 0;  // not zero: this is its beginning
+    bool ended = false;  // the store serves it no more
     key_event event{};
   };
 
@@ -170,7 +171,7 @@ class model_store {
     for (const auto& [who, where] : watchers) {
       if (!within(what.now.key, where.key, where.end)) continue;
       if (!what.deleted && !where.puts) continue;
-      reports.push_back({.client = who.first, .watch = who.second, .began = 0, .event = what});
+      reports.push_back({.client = who.first, .watch = who.second, .event = what});
     }
   }
 };
