@@ -89,6 +89,7 @@ struct contender {
   bool poked = false;      ///< whoever was in its way has gone
   bool recheck = false;    ///< a notice may have been missed
   bool note_due = false;
+  bool going = false;        ///< is to leave, whoever still waits for the word on it
   bool claimed = false;      ///< core has heard of the grant by an answer
   bool stale_lease = false;  ///< an answer waits until the lease was kept alive
 

@@ -116,6 +116,7 @@ void contention::leave(const leave_request& request, time_point now, actions& ou
     return;
   }
   who->leave = request.answer_by;
+  who->going = true;
   set_timer(request.answer_by, {.what = alarm::answers, .holder = who->id});
   advance(*who, now, out);
 }
@@ -167,12 +168,12 @@ void contention::watch_name(const lock_name& name, watched_name& state, actions&
 
 void contention::advance(contender& who, time_point now, actions& out) {
   if (who.doing != step::none) return;
-  if (who.leave) {
+  if (who.going) {
     const bool nothing_there = who.is == phase::outside && !who.doubtful;
     if (nothing_there || lease_of(who) == nullptr) {
       left(who, false, now, out);
     } else {
-      go(who, step::leaving, *who.leave, out);
+      go(who, step::leaving, who.leave.value_or(patience(who, now)), out);
     }
     return;
   }
@@ -278,6 +279,9 @@ void contention::on_timer(time_point now, actions& out) {
           who->recheck = true;
           advance(*who, now, out);
         }
+        break;
+      case alarm::leaving:
+        if (who != nullptr) advance(*who, now, out);
         break;
       case alarm::lease:
         lease_due(due.lease, now, out);

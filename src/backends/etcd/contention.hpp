@@ -93,7 +93,8 @@ using actions = std::vector<action>;
 /// in their order. (2) Whoever is told to be in was confirmed by the store, in an answer whose
 /// revision is its token. (3) A lease is trusted until the sending of its last proven keep-alive plus
 /// its length. (4) A lease on which a put may still be executed late takes in nobody new, and is
-/// revoked when its last member has left: after that nothing can be put on it any more.
+/// revoked when its last member has left: after that nothing can be put on it any more. (5) Whoever
+/// was told to leave does, however long that takes: others keep the lease alive that its key hangs on.
 class contention {
  public:
   struct settings {
@@ -149,7 +150,7 @@ class contention {
  private:
   using phase = contender::phase;
   using step = contender::step;
-  enum class alarm : std::uint8_t { answers, own_watch, second_look, lease, names };
+  enum class alarm : std::uint8_t { answers, own_watch, second_look, leaving, lease, names };
   struct timer {
     alarm what = alarm::answers;
     backend_api::holder_id holder{};

@@ -21,6 +21,8 @@ namespace {
 
 /// A holder hears at once of the end of its key, but a short one is not worth a watch.
 constexpr duration own_watch_delay = std::chrono::milliseconds{20};
+/// Between two tries to leave that nobody waits for.
+constexpr duration leave_pause = std::chrono::seconds{1};
 
 token_block block_of(revision token) {
   const fencing_token only{static_cast<std::uint64_t>(token)};
@@ -144,6 +146,8 @@ void contention::failed(contender& who, step what, const reply<txn_answer>& said
   if (what == step::leaving) {
     if (who.leave) out.emplace_back(leave_told{who.id, tl::unexpected(why)});
     who.leave.reset();
+    // Core asks again until the lease must have lapsed; but others may keep it alive.
+    set_timer(now + leave_pause, {.what = alarm::leaving, .holder = who.id});
     return;
   }
   if (what == step::drawing && who.renew) {
@@ -177,7 +181,7 @@ void contention::failed(contender& who, step what, const reply<txn_answer>& said
         who.id, tl::unexpected(unknown ? failure_of(trouble::unknown, said.text) : why)});
     who.asked.reset();
   }
-  if (who.leave) {
+  if (who.going) {
     advance(who, now, out);
   } else if ((puts_its_key(what) || what == step::surveying) && !who.doubtful) {
     forget(who, now, out);
@@ -213,11 +217,12 @@ void contention::surveyed(contender& who, const operation_answer& page, time_poi
     if (auto found = entry_of(who.folder, each)) who.before.push_back(std::move(*found));
   }
   const standing where = stand(who.what, who.permits, who.before, !page.more);
-  if (who.asked && where.is == standing::word::unclear && !page.found.empty()) {
+  const bool wants_in = who.asked && !who.going;
+  if (wants_in && where.is == standing::word::unclear && !page.found.empty()) {
     survey(who, page.found.back().created - 1, now, out);
     return;
   }
-  if (who.asked && where.is == standing::word::admitted) {
+  if (wants_in && where.is == standing::word::admitted) {
     // Others are there, but there is room. Somebody may come first: then this one goes again.
     join(who, where.permits, now, out);
     return;
@@ -229,7 +234,7 @@ void contention::surveyed(contender& who, const operation_answer& page, time_poi
                          : acquire_told{who.id, acquire_answer{held{}}});
     who.asked.reset();
   }
-  if (who.leave) {
+  if (who.going) {
     advance(who, now, out);
   } else {
     forget(who, now, out);
@@ -388,7 +393,7 @@ void contention::hold(contender& who, revision token, time_point now, actions& o
   set_timer(now + own_watch_delay, {.what = alarm::own_watch, .holder = who.id});
   if (who.asked || who.renew) {
     answer_held(who, false, now, out);
-  } else if (!who.leave) {
+  } else if (!who.going) {
     out.emplace_back(entered_told{who.id});
   }
   advance(who, now, out);

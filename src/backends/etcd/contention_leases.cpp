@@ -139,7 +139,7 @@ void contention::lease_granted(lease_id id, const reply<std::int64_t>& said, tim
     if (who->asked) out.emplace_back(acquire_told{each, tl::unexpected(why)});
     who->asked.reset();
     who->lease = 0;
-    if (who->leave) {
+    if (who->going) {
       advance(*who, now, out);
     } else {
       forget(*who, now, out);

@@ -705,5 +705,23 @@ TEST_F(EtcdContention, ChangesOfAWatchedNameAreTold) {
   EXPECT_EQ(two.told.changed.size(), 1U);
 }
 
+TEST_F(EtcdContention, LeavesALeaseThatOthersKeepAliveAlsoWhenNobodyAsksAgain) {
+  one.acquire(alice, "door");
+  one.acquire(bob, "gate");
+  lose_next_answer(false);
+  one.leave(alice);
+  ASSERT_FALSE(one.left(alice));
+
+  // Core has given up: by its count the lease has lapsed. But it is bob's, too.
+  for (int i = 0; i < 3; ++i) {
+    world.pass(2s);
+    one.renew(bob);
+  }
+
+  two.acquire(carol, "door");
+  EXPECT_NE(two.grant(carol), nullptr) << "alice's key stands in the way";
+  EXPECT_EQ(one.machine.contenders(), 1U);
+}
+
 }  // namespace
 }  // namespace sallyport::backends::etcd
