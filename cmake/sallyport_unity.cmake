@@ -19,7 +19,7 @@ sallyport_compile_alone(sallyport_cli_parts inspect.cpp)
 sallyport_compile_alone(sallyport_backend_etcd inspection.cpp)
 sallyport_compile_alone(sallyport_backend_zookeeper inspection.cpp)
 sallyport_compile_alone(sallyport_zookeeper_contention description.cpp)
-sallyport_compile_alone(sallyport_test_kit certificates.cpp)
+sallyport_compile_alone(sallyport_test_kit certificates.cpp fault_proxy.cpp)
 sallyport_compile_alone(bench side_by_side/turns_child.cpp)
 
 # The simulator: each of its stores and commands speaks of the same things under the same names.
