@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace sallyport::bench {
@@ -29,6 +30,9 @@ std::vector<program> all_programs() {
         redis_contended_programs(), redis_peers_programs(), redlock_programs()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
+#ifdef SALLYPORT_BENCH_ETCD
+  for (auto&& each : etcd_programs()) all.push_back(std::move(each));
+#endif
   return all;
 }
 

@@ -57,13 +57,9 @@ base::descriptor connect_to(std::uint16_t port) {
   return made;
 }
 
-}  // namespace
-
-std::string etcd_probe::post(const std::string& path, const std::string& json) const {
-  const base::descriptor socket = connect_to(port_);
-  // 1.0: the end of the connection is the end of the answer.
-  const std::string request = "POST " + path + " HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: " +
-                              std::to_string(json.size()) + "\r\n\r\n" + json;
+/// The body of the answer. The request is one of HTTP 1.0: the end of the connection is its end.
+std::string answer_to(std::uint16_t port, const std::string& request) {
+  const base::descriptor socket = connect_to(port);
   for (std::size_t sent = 0; sent < request.size();) {
     const ssize_t count =
         ::send(socket.number(), request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
@@ -82,6 +78,17 @@ std::string etcd_probe::post(const std::string& path, const std::string& json) c
   const bool good = answer.starts_with("HTTP/1.0 200") || answer.starts_with("HTTP/1.1 200");
   if (!good || end == std::string::npos) throw kit_error("etcd says: " + answer);
   return answer.substr(end + 4);
+}
+
+}  // namespace
+
+std::string etcd_probe::post(const std::string& path, const std::string& json) const {
+  return answer_to(port_, "POST " + path + " HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: " +
+                              std::to_string(json.size()) + "\r\n\r\n" + json);
+}
+
+std::string etcd_probe::page(const std::string& path) const {
+  return answer_to(port_, "GET " + path + " HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
 }
 
 std::vector<bool> etcd_probe::commit(const std::string& json) const {

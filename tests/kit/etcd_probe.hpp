@@ -17,6 +17,8 @@ class etcd_probe {
 
   /// POST of JSON, and the body of the answer.
   [[nodiscard]] std::string post(const std::string& path, const std::string& json) const;
+  /// GET of a page, such as /metrics.
+  [[nodiscard]] std::string page(const std::string& path) const;
   /// Commits a transaction, given as JSON, and returns the `succeeded` of the answer and of those
   /// within it, from the outside in.
   [[nodiscard]] std::vector<bool> commit(const std::string& json) const;
