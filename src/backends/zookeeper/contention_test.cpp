@@ -488,6 +488,21 @@ TEST_F(Contention, WithPathsALockThatIsAlsoAFolderIsRefused) {
   EXPECT_EQ(paths.error(), errc::store_refused);
 }
 
+TEST_F(Contention, ASequenceThatIsAboutToWrapIsRefused) {
+  one.acquire(1);
+  run();
+  one.leave(1);
+  run();
+  for (const int next : {2'000'000'001, -2'147'483'647}) {
+    store.set_sequence("/locks/door", next);
+    two.acquire(static_cast<std::uint64_t>(next > 0 ? 1 : 2));
+    run();
+
+    EXPECT_EQ(two.error(), errc::store_refused);
+    EXPECT_EQ(store.contenders(), 0U);
+  }
+}
+
 TEST_F(Contention, TokensThatAreTooLargeAreRefused) {
   store.set_epoch(zxid{1} << 21U);
   one.acquire(1);

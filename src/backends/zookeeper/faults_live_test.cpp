@@ -1,5 +1,8 @@
 #include "backends/zookeeper/test_live_ensemble.hpp"
 
+#include <gmock/gmock.h>
+
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -169,6 +172,29 @@ TEST_F(Faults, OfLocksThatNobodyUsesNothingIsLeft) {
   }
 
   EXPECT_TRUE(eventually([&] { return nodes() <= before; })) << before << " became " << nodes();
+}
+
+TEST_F(Faults, WhoHasNoRightsIsToldWhatToDo) {
+  ::setenv("SALLYPORT_TEST_PASSWORD", "of the locks", 1);  // NOLINT(concurrency-mt-unsafe)
+  const auto as = [&](const std::string& user) {
+    return open(direct() + "&user=" + user + "&password_env=SALLYPORT_TEST_PASSWORD", user);
+  };
+  mutex mine{as("locks"), "door", lasting()};
+  const auto held = mine.acquire();
+  const auto complaint = [](const client& store) -> std::string {
+    mutex theirs{store, "door", lasting()};
+    try {
+      static_cast<void>(theirs.try_acquire_for(patience));
+    } catch (const lock_error& error) {
+      EXPECT_EQ(error.code(), errc::store_refused);
+      return error.what();
+    }
+    return "none";
+  };
+
+  EXPECT_THAT(complaint(open(direct(), "stranger")), testing::HasSubstr("?user=NAME"));
+  EXPECT_THAT(complaint(as("another")), testing::HasSubstr("belongs to another user"));
+  EXPECT_TRUE(held.valid());
 }
 
 TEST_F(Faults, AnUnreachableStoreIsUnavailableInTime) {

@@ -35,6 +35,8 @@ class model_store {
   [[nodiscard]] zxid now() const { return last_zxid_; }
   /// As after so many elections.
   void set_epoch(zxid epoch) { last_zxid_ = epoch << 32U; }
+  /// As after so many contenders.
+  void set_sequence(const std::string& folder, int next) { nodes_.at(folder).sequence = next; }
   [[nodiscard]] bool has(const std::string& path) const { return nodes_.contains(path); }
   [[nodiscard]] const node_stat& stat(const std::string& path) const {
     return nodes_.at(path).stat;

@@ -240,6 +240,13 @@ void wire::line::finish(call& made, int code, reply said) {
   if (code != ZOK && said.is != status::not_sent) {
     said.is = status_of(code);
     said.text = std::string(zerror(code)) + " (" + made.what.path + ")";
+    if (code == ZNOAUTH) {
+      said.text += with_login_
+                       ? ": the node belongs to another user; log in as that one, or let an "
+                         "administrator give this one all rights (setAcl)"
+                       : ": the node is closed to strangers; log in as its user "
+                         "(?user=NAME&password_file=FILE)";
+    }
   }
   {
     const base::mutex_lock lock(mutex_);
