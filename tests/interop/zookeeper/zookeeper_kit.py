@@ -42,7 +42,7 @@ class ZooKeeperServer:
     """One server, whose data goes with the folder."""
 
     ATTEMPTS = 5
-    SWEEP = 60_000  # ms between two looks for containers that are empty
+    SWEEP = 3_600_000  # ms between two looks for containers that are empty
 
     def __init__(self, folder):
         for attempt in range(self.ATTEMPTS):
