@@ -14,7 +14,10 @@ namespace {
 
 class Faults : public testing::Test {
  protected:
-  static void SetUpTestSuite() { servers = std::make_unique<zookeeper_ensemble>(); }
+  static void SetUpTestSuite() {
+    servers = std::make_unique<zookeeper_ensemble>();
+    nodes_at_first = nodes();
+  }
   static void TearDownTestSuite() { servers.reset(); }
 
   Faults() : network(servers->port(0)) {
@@ -26,15 +29,23 @@ class Faults : public testing::Test {
         << "something was left behind";
   }
 
+  /// Of the whole server.
+  static int nodes() {
+    const std::string said = servers->say(0, "srvr");
+    constexpr std::string_view label = "Node count: ";
+    return std::stoi(said.substr(said.find(label) + label.size()));
+  }
   [[nodiscard]] std::string direct() const { return to_all(*servers, root); }
   [[nodiscard]] std::string proxied() const { return through(network, *servers, root); }
 
   static std::unique_ptr<zookeeper_ensemble> servers;
+  static int nodes_at_first;
   fault_proxy network;
   std::string root;
 };
 
 std::unique_ptr<zookeeper_ensemble> Faults::servers;
+int Faults::nodes_at_first = 0;
 
 TEST_F(Faults, ACutOffHolderIsToldBeforeTheNextOneEnters) {
   const auto one = open(proxied(), "one");
@@ -151,27 +162,24 @@ TEST_F(Faults, ACreationWhoseAnswerIsLostIsFoundAndNotMadeTwice) {
 }
 
 TEST_F(Faults, OfLocksThatNobodyUsesNothingIsLeft) {
-  const auto nodes = [&] {
-    const std::string said = servers->say(0, "srvr");
-    constexpr std::string_view label = "Node count: ";
-    return std::stoi(said.substr(said.find(label) + label.size()));
-  };
-  const int before = nodes();
+  // What earlier tests left is swept away, too, so that what is counted here is of this one.
+  ASSERT_TRUE(eventually([&] { return nodes() <= nodes_at_first; })) << nodes();
   {
     const auto one = open(direct(), "one");
     mutex door{one, "a/door", lasting()};
     shared_mutex page{one, "page", lasting()};
     semaphore pool{one, "pool", 2, lasting()};
     election leader{one, "leader", lasting()};
-    door.acquire().release();
+    const auto held = door.acquire();
     auto writer = page.acquire();
     writer.downgrade();
     const auto permit = pool.acquire();
     const auto leads = leader.campaign("me");
-    EXPECT_GE(nodes(), before + 8) << "four names, with folders and nodes";
+    EXPECT_GE(nodes(), nodes_at_first + 8) << "four names, with folders and nodes";
   }
 
-  EXPECT_TRUE(eventually([&] { return nodes() <= before; })) << before << " became " << nodes();
+  EXPECT_TRUE(eventually([&] { return nodes() <= nodes_at_first; }))
+      << nodes_at_first << " became " << nodes();
 }
 
 TEST_F(Faults, WhoHasNoRightsIsToldWhatToDo) {
