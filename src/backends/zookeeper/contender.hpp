@@ -110,10 +110,11 @@ struct contender {
   bool poked = false;    ///< whoever was in its way has gone, or may have
   bool recheck = false;  ///< a notice may have been missed
   bool note_due = false;
-  bool reread = false;        ///< its node has another version than it believes
-  bool guarded = false;       ///< the end of its node would be told
-  bool claimed = false;       ///< core has heard of the grant by an answer
-  bool stale = false;         ///< is in, but the session has to be proven first
+  time_point note_after = time_point::min();  ///< while it is in
+  bool reread = false;                        ///< its node has another version than it believes
+  bool guarded = false;                       ///< the end of its node would be told
+  bool claimed = false;                       ///< core has heard of the grant by an answer
+  bool stale = false;                         ///< is in, but the session has to be proven first
   bool going = false;         ///< is to leave, whoever still waits for the word on it
   bool removal_lost = false;  ///< a removal was not answered: it may have happened
   bool make_folders = false;

@@ -263,6 +263,9 @@ void contention::on_timer(time_point now, actions& out) {
       case alarm::question:
         question_over(due.number, status::connection_lost, out);
         break;
+      case alarm::note:
+        if (contender* const who = find(due.holder)) advance(*who, now, out);
+        break;
       case alarm::names:
         for (const auto& [name, state] : names_) {
           if (!state.armed) arm(name, now, out);

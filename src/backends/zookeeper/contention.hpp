@@ -154,7 +154,7 @@ class contention {
     std::size_t index = 0;
     std::string name{};
   };
-  enum class alarm : std::uint8_t { answers, sync, question, names };
+  enum class alarm : std::uint8_t { answers, sync, question, names, note };
   struct timer {
     alarm what = alarm::answers;
     backend_api::holder_id holder{};

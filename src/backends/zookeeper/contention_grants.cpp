@@ -20,6 +20,9 @@ namespace {
 constexpr zxid tokens_end = zxid{1} << 53U;
 /// Nothing changes for a waiter without an event; its heartbeat asks anyway.
 constexpr duration no_hurry = std::chrono::hours{1};
+/// Whoever gives the lock back before this has nothing to say about it; the note would only keep its
+/// release waiting.
+constexpr duration note_delay = std::chrono::milliseconds{10};
 constexpr std::string_view revoke_word = "__REVOKE__";  // Curator's
 
 token_block block_of(zxid token) {
@@ -49,6 +52,10 @@ void contention::won(contender& who, zxid seen, time_point now, actions& out) {
   who.claimed = who.poked = who.recheck = false;
   // `who` shows the number of the node's last change, unless the node says otherwise.
   who.note_due = who.note_due || who.token != node.modified;
+  if (who.note_due) {
+    who.note_after = now + note_delay;
+    set_timer(who.note_after, {.what = alarm::note, .holder = who.id});
+  }
   if (!who.renewed) {
     const line_state* const line = line_of(who);
     if (line->proven != time_point::min()) who.trusted_until = line->proven + who.length;

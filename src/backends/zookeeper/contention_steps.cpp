@@ -155,7 +155,7 @@ void contention::advance_held(contender& who, time_point now, actions& out) {
     // The claim of one who got in just now: the store has confirmed it already.
     answer_held(who, now, out);
     advance(who, now, out);
-  } else if (who.note_due) {
+  } else if (who.note_due && now >= who.note_after) {
     write_card(who, step::noting, static_cast<std::uint64_t>(who.token), now, out);
   } else if (who.what == form::permit && !who.place.path.empty()) {
     begin(who, step::tidying, {{.what = verb::remove, .path = who.place.path}}, now, out);

@@ -512,6 +512,31 @@ TEST_F(Contention, TokensThatAreTooLargeAreRefused) {
   EXPECT_EQ(store.contenders(), 0U);
 }
 
+TEST_F(Contention, WhoeverWaitedSaysItsTokenUnlessItLeavesSoon) {
+  one.acquire(1);
+  two.acquire(1);
+  three.acquire(1);
+  run();
+  const zxid before = store.now();
+  one.leave(1);
+  run();
+  ASSERT_EQ(two.entered.size(), 1U);
+  two.leave(1);
+  run();
+  EXPECT_EQ(store.now(), before + 2) << "two nodes have gone, and nothing else was written";
+
+  ASSERT_EQ(three.entered.size(), 1U);
+  three.pass(10ms);
+  run();
+  const auto card = from_json(store.execute(99, {.what = verb::read, .path = node()}).data);
+  three.renew(1);
+  run();
+
+  ASSERT_TRUE(card);
+  ASSERT_TRUE(three.renewal());
+  EXPECT_EQ(card->token, three.renewal()->tokens.first.value());
+}
+
 TEST_F(Contention, CuratorsRevocationIsToldOnceForEveryTimeThatItIsWritten) {
   one.acquire(1);
   run();
