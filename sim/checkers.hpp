@@ -52,6 +52,11 @@ class store_checker {
   void quorum_granted(std::size_t lock, const backend_api::holder_id& who,
                       const backend_api::token_block& tokens, std::uint64_t since);
 
+  /// Likewise where contenders hold their places by sessions; the store made the token at `since`.
+  /// `several`: readers that were let in together may have the same.
+  void session_granted(std::size_t lock, const backend_api::holder_id& who,
+                       const backend_api::token_block& tokens, std::uint64_t since, bool several);
+
   /// When (as a sequence number) the store reserved this token for this name; nullopt: never.
   [[nodiscard]] std::optional<std::uint64_t> drawn(std::size_t lock, fencing_token token) const;
   [[nodiscard]] std::uint64_t next_sequence() noexcept { return ++sequence_; }
@@ -83,7 +88,8 @@ class store_checker {
   struct block {
     fencing_token last;
     std::uint64_t sequence = 0;
-    backend_api::holder_id owner{};  // quorum
+    backend_api::holder_id owner{};  // quorum, sessions
+    bool several = false;            // sessions
   };
 
   void granted(std::size_t lock, const backend_api::holder_id& who, std::uint64_t client,

@@ -60,6 +60,15 @@ constexpr planted_case cases[] = {
     {defect::rejoin_without_counter, "rejoin_without_counter", 2000, "redlock"},
     {defect::claim_without_draw, "claim_without_draw", 2000, "redlock"},
     {defect::half_is_enough, "half_is_enough", 2000, "redlock"},
+    {defect::etcd_entry_not_confirmed, "etcd_entry_not_confirmed", 4000, "etcd"},
+    {defect::etcd_token_from_creation, "etcd_token_from_creation", 4000, "etcd"},
+    {defect::etcd_keep_alive_unproven, "etcd_keep_alive_unproven", 4000, "etcd"},
+    {defect::etcd_term_not_compared, "etcd_term_not_compared", 4000, "etcd"},
+    {defect::etcd_keep_alive_from_answer, "etcd_keep_alive_from_answer", 4000, "etcd"},
+    {defect::etcd_late_put_not_withdrawn, "etcd_late_put_not_withdrawn", 4000, "etcd"},
+    {defect::etcd_release_without_compare, "etcd_release_without_compare", 4000, "etcd"},
+    {defect::etcd_watch_alone, "etcd_watch_alone", 4000, "etcd"},
+    {defect::etcd_leaving_given_up, "etcd_leaving_given_up", 4000, "etcd"},
 };
 
 class PlantedDefects : public testing::TestWithParam<planted_case> {

@@ -38,6 +38,7 @@ void fault_maker::strike(fault which) {
     if (const auto self = weak.lock()) self->thaw();
   };
   if (quorum_ != nullptr && strike_quorum(which, *victim)) return;
+  if (members_ != nullptr && strike_cluster(which, *victim)) return;
   switch (which) {
     case fault::reset:
       victim->connections().front()->reset();
@@ -144,6 +145,9 @@ void fault_maker::strike(fault which) {
     case fault::reserve_fails:
     case fault::eviction:
     case fault::locks_lost:
+    case fault::isolation:
+    case fault::election:
+    case fault::watch_cancel:
     case fault::number_of_faults:
       return;
     case fault::power_cut:
@@ -232,6 +236,11 @@ void fault_maker::change_drift(std::int64_t largest) {
   const std::uint64_t chosen = shared_.random.below(processes_.size() + 1);
   const std::int64_t drift = draw_drift(largest);
   if (chosen == processes_.size()) {
+    if (members_ != nullptr) {
+      members_->clock(shared_.random.below(members_->size()))
+          .set_drift(shared_.loop.now(), drift);
+      return;
+    }
     server& drifts = quorum_ != nullptr ? quorum_->some_node() : *network_;
     drifts.clock().set_drift(shared_.loop.now(), drift);
     return;
@@ -276,6 +285,12 @@ void fault_maker::heal() {
     quorum_->heal();
     for (std::size_t i = 0; i < quorum_->size(); ++i) {
       quorum_->node(i).clock().set_drift(shared_.loop.now(), draw_drift(drift_in_model));
+    }
+  }
+  if (members_ != nullptr) {
+    members_->heal();
+    for (member_number i = 0; i < members_->size(); ++i) {
+      members_->clock(i).set_drift(shared_.loop.now(), draw_drift(drift_in_model));
     }
   }
   for (const auto& each : processes_) {

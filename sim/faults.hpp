@@ -1,6 +1,8 @@
 #pragma once
 
+#include "sim/cluster.hpp"
 #include "sim/context.hpp"
+#include "sim/etcd_store.hpp"
 #include "sim/local_node.hpp"
 #include "sim/process.hpp"
 #include "sim/redis_node.hpp"
@@ -18,13 +20,15 @@ namespace sallyport::sim {
 /// Thread safety: none. Must outlive the loop's events.
 class fault_maker {
  public:
-  /// What may be struck besides processes. One of `network`, `quorum` and `local` is there: the store
-  /// that `truth` is. `redis`: the first, if it is that.
+  /// What may be struck besides processes. One of `network`, `quorum`, `members` and `local` is there:
+  /// the store that `truth` is, or a part of it. `redis`, `etcd`: if it is that.
   struct victims {
     store& truth;
     server* network = nullptr;
     redis_node* redis = nullptr;
     redlock_store* quorum = nullptr;
+    cluster* members = nullptr;
+    etcd_store* etcd = nullptr;
     local_node* local = nullptr;
   };
 
@@ -36,6 +40,8 @@ class fault_maker {
         network_(whom.network),
         redis_(whom.redis),
         quorum_(whom.quorum),
+        members_(whom.members),
+        etcd_(whom.etcd),
         local_(whom.local),
         processes_(processes),
         spawn_(std::move(spawn)) {}
@@ -53,6 +59,8 @@ class fault_maker {
   void strike(fault which);
   /// Faults of connections and nodes, where there are many of them. False: it is none of these.
   bool strike_quorum(fault which, process& victim);
+  /// Likewise of the members of a cluster.
+  bool strike_cluster(fault which, process& victim);
   void cut_some_nodes(process& victim, bool to_store, bool from_store);
   void pause_some_node();
   /// With a life of its own, or with less than it had.
@@ -75,6 +83,8 @@ class fault_maker {
   server* network_;
   redis_node* redis_;
   redlock_store* quorum_;
+  cluster* members_;
+  etcd_store* etcd_;
   local_node* local_;
   std::vector<std::shared_ptr<process>>& processes_;
   std::function<void()> spawn_;

@@ -35,7 +35,7 @@ void print_usage(std::FILE* where) {
       "  --verbose    print what the seed has drawn, and the counters\n"
       "  --trace      also print every step to stderr\n"
       "  --seeds N    run N seeds, from K on (default 1), in J processes (default 1)\n"
-      "  --only STORE of these seeds those on network, local, redis or redlock\n"
+      "  --only STORE of these seeds those on network, local, redis, redlock, etcd or zookeeper\n"
       "  --keep-going run all seeds, and name each that failed\n"
       "\n"
       "Exit status: 0 when every check held, 1 when one was violated, 64 on a wrong call.\n",
@@ -231,7 +231,8 @@ bool parse(int count, char** values, arguments& out) {
       if (name == "--first") good = parse(value, out.first);
       if (name == "--only") {
         out.only = value;
-        good = value == "network" || value == "local" || value == "redis" || value == "redlock";
+        good = value == "network" || value == "local" || value == "redis" ||
+               value == "redlock" || value == "etcd" || value == "zookeeper";
       }
       if (name == "--jobs") good = parse(value, out.jobs) && out.jobs > 0 && out.jobs <= most_jobs;
       if (!good) return false;

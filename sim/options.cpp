@@ -55,6 +55,9 @@ constexpr std::array<fault_info, fault_count> faults = {{
     {"foreign_delete", 0.2},
     {"eviction", 0.3},
     {"locks_lost", 0.5},
+    {"isolation", 0.4},
+    {"election", 0.4},
+    {"watch_cancel", 0.5},
 }};
 
 /// What can happen on one machine; the last only outside of the model.
@@ -96,6 +99,18 @@ constexpr std::array redlock_faults = {
 constexpr std::array redlock_faults_out_of_model = {fault::store_clock_step, fault::big_drift,
                                                     fault::break_at_once,    fault::stop_clock,
                                                     fault::foreign_delete,   fault::locks_lost};
+/// What can happen to a cluster with a leader, and to its clients.
+constexpr std::array cluster_faults = {
+    fault::lose_request,  fault::lose_reply,     fault::slow_message,  fault::lose_notice,
+    fault::slow_notice,   fault::reset_on_send,  fault::pause_at_step, fault::reset,
+    fault::cut_to_store,  fault::cut_from_store, fault::partition,     fault::pause,
+    fault::kill,          fault::suspend,        fault::drift,         fault::store_pause,
+    fault::store_restart, fault::break_safely,   fault::isolation,     fault::election,
+    fault::watch_cancel};
+constexpr std::array cluster_faults_out_of_model = {fault::big_drift, fault::break_at_once,
+                                                    fault::stop_clock};
+/// Where much is lost, little is done: in half of the seeds it is less.
+constexpr double cluster_message_faults = 0.2;
 /// A round is several messages on each of several connections.
 constexpr double redlock_message_faults = 0.3;
 constexpr double redlock_share_out_of_model = 0.35;
@@ -236,6 +251,24 @@ void draw_redlock_faults(options& out, base::random& random) {
   }
 }
 
+void draw_cluster_faults(options& out, base::random& random) {
+  out.in_model = !random.chance(share_out_of_model / 2);
+  if (random.chance(share_without_faults)) {
+    out.in_model = true;
+    return;
+  }
+  const double scale = random.chance(0.5) ? cluster_message_faults : 1.0;
+  const auto draw = [&](fault each, double share) {
+    const auto i = static_cast<std::size_t>(each);
+    if (!random.chance(share)) return;
+    out.rates[i] = faults[i].highest * (0.05 + 0.95 * random.unit());
+    if (i < first_timed_fault) out.rates[i] *= scale;
+  };
+  for (const fault each : cluster_faults) draw(each, share_of_fault);
+  if (out.in_model) return;
+  for (const fault each : cluster_faults_out_of_model) draw(each, 0.5);
+}
+
 /// How long the product waits for one node before it goes on without; slower ones are as good as down.
 duration patience_with_a_node(duration lease) {
   return std::clamp<duration>(lease / 4, milliseconds{50}, milliseconds{500});
@@ -265,6 +298,18 @@ bool draws_redis_store(std::uint64_t seed) {
   return base::random(seed ^ salt).chance(1.0 / 3);
 }
 
+/// A tenth of all seeds each for etcd and ZooKeeper.
+double draw_for_clusters(std::uint64_t seed) {
+  constexpr std::uint64_t salt = 0xbc200000000;
+  return base::random(seed ^ salt).unit();
+}
+bool draws_etcd(std::uint64_t seed) { return draw_for_clusters(seed) < 0.1; }
+constexpr double share_of_zookeeper = 0.0;
+bool draws_zookeeper(std::uint64_t seed) {
+  const double drawn = draw_for_clusters(seed);
+  return drawn >= 0.1 && drawn < 0.1 + share_of_zookeeper;
+}
+
 bool draws_redlock_store(std::uint64_t seed) {
   constexpr std::uint64_t salt = 0x35710c4000000;
   return base::random(seed ^ salt).chance(0.2);
@@ -289,6 +334,8 @@ duration draw_around(base::random& random, duration mean) {
 }
 
 std::string_view store_of(std::uint64_t seed) {
+  if (draws_etcd(seed)) return "etcd";
+  if (draws_zookeeper(seed)) return "zookeeper";
   if (draws_redlock_store(seed)) return "redlock";
   if (draws_redis_store(seed)) return "redis";
   return draws_local_store(seed) ? "local" : "network";
@@ -300,7 +347,11 @@ options draw_options(std::uint64_t seed, base::random& random) {
   out.redlock = store_of(seed) == "redlock";
   out.redis = store_of(seed) == "redis";
   out.local = store_of(seed) == "local";
-  if (out.redlock) {
+  out.etcd = store_of(seed) == "etcd";
+  out.zookeeper = store_of(seed) == "zookeeper";
+  if (out.clustered()) {
+    draw_cluster_faults(out, random);
+  } else if (out.redlock) {
     draw_redlock_faults(out, random);
   } else if (out.redis) {
     draw_redis_faults(out, random);
@@ -329,7 +380,17 @@ options draw_options(std::uint64_t seed, base::random& random) {
   out.long_holds = 0.3 * random.unit();
   out.fixed_leases = random.chance(0.5) ? 0.5 * random.unit() : 0.0;
 
+  out.shortest_lease = milliseconds{200};
   out.lease = draw_scaled(random, milliseconds{200}, 1.0, 25.0);
+  if (out.etcd) {
+    out.shortest_lease = std::chrono::seconds{2};  // as in the product; whole seconds, too
+    out.lease = std::chrono::ceil<std::chrono::seconds>(
+        draw_scaled(random, std::chrono::seconds{2}, 1.0, 4.0));
+  }
+  if (out.zookeeper) {
+    out.lease = draw_scaled(random, std::chrono::seconds{1}, 1.0, 5.0);
+    out.shortest_lease = out.lease / 2;
+  }
   out.longest_lease = out.lease;
   out.heartbeat = draw_scaled(random, out.lease, 0.04, 0.6);
   out.request_timeout = draw_scaled(random, out.lease, 0.1, 2.0);
@@ -350,6 +411,13 @@ options draw_options(std::uint64_t seed, base::random& random) {
     out.message_delay = std::min(out.message_delay, patience_with_a_node(out.lease) / 10);
     out.safety_phase = draw_scaled(random, out.lease, 5.0, 16.0);  // every command is a script
   }
+  if (out.clustered()) {
+    constexpr std::array<std::uint32_t, 5> counts = {1, 3, 3, 3, 5};
+    out.nodes = counts[random.below(counts.size())];
+    out.message_delay = draw_scaled(random, milliseconds{1}, 1.0, 40.0);
+    if (out.zookeeper) out.message_delay = std::min(out.message_delay, out.lease / 100);
+    out.tick = draw_scaled(random, out.lease, 0.05, 0.2);
+  }
   return out;
 }
 
@@ -360,6 +428,9 @@ std::string describe(const options& drawn) {
        << (drawn.prompt    ? ", local store, prompt"
            : drawn.local   ? ", local store"
            : drawn.redis   ? ", Redis"
+           : drawn.etcd    ? ", etcd of " + std::to_string(drawn.nodes) + " members"
+           : drawn.zookeeper ? ", ZooKeeper of " + std::to_string(drawn.nodes) + " servers, tick " +
+                                   std::to_string(drawn.tick.count() / 1'000'000) + " ms"
            : drawn.redlock ? ", redlock of " + std::to_string(drawn.nodes) + " nodes, " +
                                  std::to_string(drawn.durable_nodes) + " durable"
                            : ", networked store")

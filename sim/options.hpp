@@ -61,6 +61,10 @@ enum class fault : std::uint8_t {
   // Of a node of a quorum.
   eviction,    ///< a key goes that holds no lock: a line, its tickets, or the mark of membership
   locks_lost,  ///< a node loses its locks and lines in silence; the counter and the mark are durable
+  // Of a cluster with a leader.
+  isolation,     ///< fewer than half of the members, often the leader, are cut off from the rest
+  election,      ///< somebody else leads, and the old leader may be the last to hear of it
+  watch_cancel,  ///< etcd: the server ends a watch
   number_of_faults
 };
 
@@ -101,6 +105,8 @@ struct options {
   bool local = false;    ///< one machine with a local store, instead of a network with a server
   bool redis = false;    ///< the server is Redis
   bool redlock = false;  ///< several Redis servers, of which a majority decides
+  bool etcd = false;     ///< an etcd cluster
+  bool zookeeper = false;  ///< a ZooKeeper ensemble
   bool prompt = false;   ///< local: nothing but deaths happens, so all must hear of all at once
   bool in_model = true;
   std::array<double, fault_count> rates{};  ///< 0: never
@@ -110,7 +116,7 @@ struct options {
   std::uint32_t callers = 1;  ///< of each process
   std::uint32_t local_turns = 1;
   quorum_story story = quorum_story::anything;
-  std::uint32_t nodes = 1;                ///< redlock: how many
+  std::uint32_t nodes = 1;                ///< redlock: how many; also the members of a cluster
   std::uint32_t durable_nodes = 0;        ///< redlock: the first so many keep all over a restart
   std::chrono::milliseconds max_lease{};  ///< redlock: what the marks say
   bool single_tokens = false;             ///< the store reserves one token at a time
@@ -124,6 +130,8 @@ struct options {
 
   duration lease{};  ///< the base of all times
   duration longest_lease{};
+  duration shortest_lease{};
+  duration tick{};  ///< ZooKeeper: of the servers
   duration heartbeat{};
   duration request_timeout{};
   duration store_patience{};
@@ -133,12 +141,14 @@ struct options {
   duration think_time{};
   duration safety_phase{};
 
+  /// A cluster with a leader, where places are held by sessions.
+  [[nodiscard]] bool clustered() const noexcept { return etcd || zookeeper; }
   [[nodiscard]] double rate(fault which) const noexcept {
     return rates[static_cast<std::size_t>(which)];
   }
 };
 
-/// Which store a seed runs on: network, local, redis or redlock.
+/// Which store a seed runs on: network, local, redis, redlock, etcd or zookeeper.
 [[nodiscard]] std::string_view store_of(std::uint64_t seed);
 /// Draws a random subset of the faults, then their rates, then the rest.
 [[nodiscard]] options draw_options(std::uint64_t seed, base::random& random);

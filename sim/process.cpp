@@ -90,7 +90,7 @@ std::shared_ptr<const runtime::lock_spec> process::spec(std::size_t lock, lock_m
   if (found) return found;
   const options& plan = shared_.plan;
   const lock_plan& what = plan.locks[lock];
-  const duration shortest = std::chrono::milliseconds{200};
+  const duration shortest = plan.shortest_lease;
   const core::timing times = core::make_timing(
       {.lease_length = short_lease ? std::max(shortest, plan.lease / 2) : plan.lease,
        .renew = fixed ? renewal::never : renewal::automatic,

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace sallyport::sim {
@@ -49,6 +50,8 @@ class store {
   virtual void break_some_grant(const lock_name& name, backend_api::break_mode mode) = 0;
   /// How many names, and things of the dead, are still there after a sweep.
   [[nodiscard]] virtual std::size_t entries_left() = 0;
+  /// What is in it, for people.
+  [[nodiscard]] virtual std::string remains() const { return {}; }
   /// This client has nothing to do and nothing on its way. For stores that know better than the
   /// checkers what may be left of it.
   virtual void check_nothing_of(std::uint64_t /*client*/) {}

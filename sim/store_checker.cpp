@@ -180,7 +180,7 @@ void store_checker::everything_gone() {
 }
 
 void store_checker::remember_draw(std::size_t lock, const backend_api::token_block& tokens) {
-  draws_[lock].try_emplace(tokens.first, block{tokens.last, next_sequence(), {}});
+  draws_[lock].try_emplace(tokens.first, block{tokens.last, next_sequence(), {}, false});
 }
 
 void store_checker::quorum_granted(std::size_t lock, const holder_id& who,
@@ -199,7 +199,23 @@ void store_checker::quorum_granted(std::size_t lock, const holder_id& who,
   shared_.note("lock # is granted to ticket #, token #, since #", static_cast<std::int64_t>(lock),
                static_cast<std::int64_t>(who.low % 10'000),
                static_cast<std::int64_t>(tokens.first.value()), static_cast<std::int64_t>(since));
-  draws.emplace(tokens.first, block{tokens.last, since, who});
+  draws.emplace(tokens.first, block{tokens.last, since, who, false});
+}
+
+void store_checker::session_granted(std::size_t lock, const holder_id& who,
+                                    const backend_api::token_block& tokens, std::uint64_t since,
+                                    bool several) {
+  const auto [known, fresh] =
+      draws_[lock].try_emplace(tokens.first, block{tokens.last, since, who, several});
+  if (!fresh) {
+    if (known->second.owner == who || (several && known->second.several)) return;
+    shared_.fail("tokens", "lock " + std::to_string(lock) + ": token " +
+                               std::to_string(tokens.first.value()) + " was given to two");
+    return;
+  }
+  shared_.note("lock # is granted to ticket #, token #", static_cast<std::int64_t>(lock),
+               static_cast<std::int64_t>(who.low % 10'000),
+               static_cast<std::int64_t>(tokens.first.value()));
 }
 
 std::optional<std::uint64_t> store_checker::drawn(std::size_t lock, fencing_token token) const {

@@ -14,11 +14,15 @@ constexpr std::uint64_t most_events = 400'000;
 world::world(std::uint64_t seed, tracing how)
     : shared_(seed, trace{how != tracing::none, how == tracing::print}),
       checks_(shared_),
-      network_(shared_.plan.local || shared_.plan.redis || shared_.plan.redlock
+      network_(shared_.plan.local || shared_.plan.redis || shared_.plan.redlock ||
+                       shared_.plan.clustered()
                    ? nullptr
                    : std::make_unique<store_node>(shared_, checks_)),
       redis_(shared_.plan.redis ? std::make_unique<redis_node>(shared_, checks_) : nullptr),
       quorum_(shared_.plan.redlock ? std::make_unique<redlock_store>(shared_, checks_) : nullptr),
+      etcd_(shared_.plan.etcd ? std::make_unique<etcd_store>(shared_, checks_) : nullptr),
+      zookeeper_(shared_.plan.zookeeper ? std::make_unique<zookeeper_store>(shared_, checks_)
+                                        : nullptr),
       local_(shared_.plan.local ? std::make_unique<local_node>(shared_, checks_) : nullptr),
       store_(truth()),
       faults_(shared_, victims(), processes_, [this] { spawn(); }),
@@ -26,6 +30,8 @@ world::world(std::uint64_t seed, tracing how)
   shared_.note(local_    ? "a local store"
                : redis_  ? "a Redis server"
                : quorum_ ? "a quorum of Redis servers"
+               : etcd_   ? "an etcd cluster"
+               : zookeeper_ ? "a ZooKeeper ensemble"
                          : "a networked store");
   if (local_) local_->on_kill([this](process& victim) { faults_.kill_inside(victim); });
 }
@@ -36,12 +42,18 @@ fault_maker::victims world::victims() noexcept {
           .network = only,
           .redis = redis_.get(),
           .quorum = quorum_.get(),
+          .members = etcd_        ? &etcd_->members()
+                     : zookeeper_ ? &zookeeper_->members()
+                                  : nullptr,
+          .etcd = etcd_.get(),
           .local = local_.get()};
 }
 
 store& world::truth() noexcept {
   if (local_) return *local_;
   if (quorum_) return *quorum_;
+  if (etcd_) return *etcd_;
+  if (zookeeper_) return *zookeeper_;
   if (redis_) return *redis_;
   return *network_;
 }
@@ -71,6 +83,8 @@ duration world::patience() const {
   const duration asks_again = 2 * plan.request_timeout + std::chrono::seconds{3};
   const auto waiters = duration::rep{plan.processes} * plan.callers;
   return lapses + asks_again + faults_.set_back() + (quorum_ ? quorum_->slowness() : duration{0}) +
+         (etcd_ ? etcd_->slowness() : duration{0}) +
+         (zookeeper_ ? zookeeper_->slowness() : duration{0}) +
          waiters * (10 * plan.message_delay + std::chrono::milliseconds{20});
 }
 
@@ -90,6 +104,7 @@ void world::run_progress_phase() {
   if (!run_until(limit, all_at_home)) {
     std::string who;
     for (const auto& each : processes_) who += each->unfinished();
+    who += store_.remains();
     shared_.fail("progress", "after the healing this goes on for ever:" + who);
     return;
   }

@@ -2,12 +2,14 @@
 
 #include "sim/checkers.hpp"
 #include "sim/context.hpp"
+#include "sim/etcd_store.hpp"
 #include "sim/faults.hpp"
 #include "sim/local_node.hpp"
 #include "sim/process.hpp"
 #include "sim/redis_node.hpp"
 #include "sim/redlock_store.hpp"
 #include "sim/store_node.hpp"
+#include "sim/zookeeper_store.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -57,10 +59,12 @@ class world {
 
   context shared_;
   checkers checks_;
-  // One of the four is there.
+  // One of these is there.
   std::unique_ptr<store_node> network_;
   std::unique_ptr<redis_node> redis_;
   std::unique_ptr<redlock_store> quorum_;
+  std::unique_ptr<etcd_store> etcd_;
+  std::unique_ptr<zookeeper_store> zookeeper_;
   std::unique_ptr<local_node> local_;
   store& store_;
   std::vector<std::shared_ptr<process>> processes_;

@@ -43,6 +43,16 @@ enum class defect {
   rejoin_without_counter,   ///< ... or when all leases have ended, but with a counter at zero
   claim_without_draw,       ///< what was handed over is entered with the last token given out
   half_is_enough,           ///< half of the nodes are taken for a majority
+  // Of etcd.
+  etcd_entry_not_confirmed,      ///< whoever was before it has gone, so it is in: its own key is not looked at
+  etcd_token_from_creation,      ///< the token is the revision at which its key came, not that of its entry
+  etcd_keep_alive_unproven,      ///< an answered keep-alive counts, whoever answered
+  etcd_term_not_compared,        ///< any read proves a keep-alive, whoever leads by then
+  etcd_keep_alive_from_answer,   ///< a keep-alive counts from its answer
+  etcd_late_put_not_withdrawn,   ///< a key that may still be put is forgotten
+  etcd_release_without_compare,  ///< a release deletes what has taken the key's place
+  etcd_watch_alone,              ///< a waiter believes its watch, and never looks
+  etcd_leaving_given_up,         ///< who has left unheard is forgotten when nobody asks again
 };
 
 #if defined(SALLYPORT_PLANTED_DEFECTS)

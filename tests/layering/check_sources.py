@@ -42,10 +42,10 @@ LAYERS = {
     "cli": {"include", "std", "system"},
     "gateway": {"include", "std", "system", "boost"},
     "examples": {"include", "std", "system"},
-    # The simulator runs four stores: the reference, the rules of the embedded one without its disk and kernel, the scripts
-    # of Redis in a Redis of its own, and the rules of a quorum over several of these.
+    # The simulator runs six stores: the reference, the rules of the embedded one without its disk and kernel, the scripts
+    # of Redis in a Redis of its own, the rules of a quorum over several of these, and those of etcd and ZooKeeper over models.
     "sim": {"core", "runtime", "backend_api", "base", "include", "backends/memory", "backends/local", "backends/redis",
-            "backends/redlock", "std", "system", "tl"},
+            "backends/redlock", "backends/etcd", "backends/zookeeper", "std", "system", "tl"},
     # The outermost folders: nothing of ours includes them, so they may look at everything.
     "bench": {"*"},
     "tests": {"*"},

@@ -1,5 +1,6 @@
 #include "backends/etcd/contention.hpp"
 
+#include "base/planted.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
@@ -15,6 +16,8 @@ using backend_api::leave_request;
 using backend_api::renew_answer;
 using backend_api::renew_request;
 using backend_api::waiting;
+using base::defect;
+using base::planted;
 
 namespace {
 
@@ -169,7 +172,8 @@ void contention::watch_name(const lock_name& name, watched_name& state, actions&
 void contention::advance(contender& who, time_point now, actions& out) {
   if (who.doing != step::none) return;
   if (who.going) {
-    const bool nothing_there = who.is == phase::outside && !who.doubtful;
+    const bool late = who.doubtful && !planted(defect::etcd_late_put_not_withdrawn);
+    const bool nothing_there = who.is == phase::outside && !late;
     if (nothing_there || lease_of(who) == nullptr) {
       left(who, false, now, out);
     } else {
@@ -228,7 +232,7 @@ bool contention::advance_inside(contender& who, time_point now, actions& out) {
 
 void contention::forget(contender& who, time_point now, actions& out) {
   drop_watch(who, out);
-  if (who.doubtful) retire(who.lease, who.key);
+  if (who.doubtful && !planted(defect::etcd_late_put_not_withdrawn)) retire(who.lease, who.key);
   detach(who, now, out);
   contenders_.erase(holder_id{who.id});
 }

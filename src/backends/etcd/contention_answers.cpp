@@ -1,4 +1,5 @@
 #include "backends/etcd/contention.hpp"
+#include "base/planted.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
@@ -16,6 +17,8 @@ using backend_api::renew_answer;
 using backend_api::renewed;
 using backend_api::token_block;
 using backend_api::waiting;
+using base::defect;
+using base::planted;
 
 namespace {
 
@@ -59,7 +62,7 @@ void contention::stepped(contender& who, const reply<txn_answer>& said, time_poi
   const step what = std::exchange(who.doing, step::none);
   if (puts_its_key(what) && (said.doubtful || (!said.value && said.why == trouble::unknown))) {
     who.doubtful = true;
-    retire(who.lease, {});
+    if (!planted(defect::etcd_late_put_not_withdrawn)) retire(who.lease, {});
   }
   if (!said.value) {
     failed(who, what, said, now, out);
@@ -86,7 +89,7 @@ void contention::stepped(contender& who, const reply<txn_answer>& said, time_poi
         listed(who, heard, now, out);
         return;
       }
-      hold(who, heard.at, now, out);
+      hold(who, planted(defect::etcd_token_from_creation) ? who.created : heard.at, now, out);
       return;
     case step::listing:
       listed(who, heard, now, out);
@@ -147,6 +150,7 @@ void contention::failed(contender& who, step what, const reply<txn_answer>& said
     if (who.leave) out.emplace_back(leave_told{who.id, tl::unexpected(why)});
     who.leave.reset();
     // Core asks again until the lease must have lapsed; but others may keep it alive.
+    if (planted(defect::etcd_leaving_given_up)) return;
     set_timer(now + leave_pause, {.what = alarm::leaving, .holder = who.id});
     return;
   }
@@ -294,7 +298,7 @@ void contention::looked(contender& who, const txn_answer& said, time_point now, 
   }
   const operation_answer& other = said.answers.at(1);
   const bool changed =
-      other.found.empty() || (who.by_change && other.found.front().modified > who.known);
+      (other.found.empty() && !planted(defect::etcd_watch_alone)) || (who.by_change && other.found.front().modified > who.known);
   who.known = said.at;
   if (changed) {
     who.poked = true;

@@ -1,5 +1,6 @@
 #include "backend_api/requests.hpp"
 #include "backends/etcd/contention.hpp"
+#include "base/planted.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -171,6 +172,12 @@ void contention::kept_alive(lease_id id, std::int64_t given, std::uint64_t term,
     lease_ended(id, now, out);
     return;
   }
+  if (base::planted(base::defect::etcd_keep_alive_from_answer)) lease.keeping->sent = now;
+  if (base::planted(base::defect::etcd_keep_alive_unproven)) {
+    lease.valid_until = std::max(lease.valid_until, lease.keeping->sent + seconds{given});
+    end_round(id, now, out);
+    return;
+  }
   lease.keeping->ttl = seconds{given};
   lease.keeping->term = term;
   lease.keeping->reading = true;
@@ -216,7 +223,8 @@ void contention::round_read(lease_id id, const errand& what, const reply<txn_ans
   const auto found = leases_.find(id);
   if (found == leases_.end() || !found->second.keeping) return;
   keep_alive_round& round = *found->second.keeping;
-  const bool proven = said.value && said.value->term == round.term;
+  const bool proven = said.value && (said.value->term == round.term ||
+                                     base::planted(base::defect::etcd_term_not_compared));
   if (!proven) round.failed = true;
   const time_point proven_until = round.sent + round.ttl;
   if (proven) found->second.valid_until = std::max(found->second.valid_until, proven_until);
@@ -249,7 +257,8 @@ void contention::end_round(lease_id id, time_point now, actions& out) {
   for (const holder_id& each : members) {
     contender* const who = find(each);
     if (who == nullptr || who->is != phase::held) continue;
-    if (who->stale_lease && !again) {
+    const bool unproven = base::planted(base::defect::etcd_keep_alive_unproven);
+    if ((who->stale_lease || (unproven && who->renew && !who->renew->draws)) && !again) {
       answer_held(*who, true, now, out);
       advance(*who, now, out);
     }

@@ -1,5 +1,6 @@
 #include "backends/etcd/contention.hpp"
 
+#include "base/planted.hpp"
 #include <algorithm>
 #include <utility>
 
@@ -147,6 +148,10 @@ void contention::list(contender& who, revision up_to, time_point now, actions& o
 }
 
 void contention::confirm(contender& who, time_point now, actions& out) {
+  if (base::planted(base::defect::etcd_entry_not_confirmed)) {
+    hold(who, who.known + 1, now, out);
+    return;
+  }
   who.before.clear();
   who.poked = who.recheck = false;
   txn order;
@@ -187,6 +192,7 @@ void contention::go(contender& who, step what, time_point answer_by, actions& ou
   // Its key is never used again, so the lease tells enough when the revision is not known.
   order.when = mine(who);
   if (who.created == 0) order.when.erase(order.when.begin());
+  if (base::planted(base::defect::etcd_release_without_compare)) order.when.clear();
   order.then = {erase{who.key}};
   if (who.what == form::election) order.then.emplace_back(erase{how_.keys.card(who.key)});
   send(who, what, std::move(order), answer_by, out);

@@ -135,6 +135,7 @@ class contention {
   /// Answers everything that is under way, and forgets all.
   void close(actions& out);
 
+  [[nodiscard]] std::size_t contenders() const noexcept { return contenders_.size(); }
   /// How many sessions a client has at most, for contenders with different lease lengths.
   static constexpr std::size_t most_lines = 6;
 

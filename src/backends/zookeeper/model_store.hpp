@@ -11,9 +11,10 @@
 #include <utility>
 #include <vector>
 
-namespace sallyport::backends::zookeeper::testing {
+namespace sallyport::backends::zookeeper {
 
-/// A ZooKeeper of one server, in memory: as much of it as a lock needs.
+/// A ZooKeeper of one server, in memory: as much of it as a lock needs. For the tests of the rules, and,
+/// one for each server, for the simulator.
 class model_store {
  public:
   struct event {
@@ -25,12 +26,8 @@ class model_store {
 
   session_id open_session() { return ++last_session_; }
   void end_session(session_id session) {
-    std::vector<std::string> its;
-    for (const auto& [path, its_node] : nodes_) {
-      if (its_node.stat.owner == session) its.push_back(path);
-    }
-    for (const std::string& each : its) remove(each);
-    std::erase_if(watches_, [&](const auto& each) { return each.session == session; });
+    for (const std::string& each : nodes_of(session)) remove(each);
+    forget_watches(session);
   }
   [[nodiscard]] zxid now() const { return last_zxid_; }
   /// As after so many elections.
@@ -58,6 +55,42 @@ class model_store {
     create(path, std::move(data), owner);
   }
   void drop(const std::string& path) { remove(path); }
+  /// Of all nodes that belong to this session.
+  [[nodiscard]] std::vector<std::string> nodes_of(session_id session) const {
+    std::vector<std::string> its;
+    for (const auto& [path, each] : nodes_) {
+      if (each.stat.owner == session) its.push_back(path);
+    }
+    return its;
+  }
+  [[nodiscard]] const std::string& data(const std::string& path) const {
+    return nodes_.at(path).data;
+  }
+  /// A watch of an earlier connection, whose client has seen all up to `since`: what it has missed is
+  /// told now, else it is set again. `absent`: it waits for the node to come.
+  void watch_again(session_id session, const std::string& path, bool of_children, bool absent,
+                   zxid since) {
+    const auto found = nodes_.find(path);
+    if (found == nodes_.end()) {
+      if (absent) {
+        watches_.insert({session, path, of_children});
+      } else {
+        events_.push_back({session, path, true, false});
+      }
+      return;
+    }
+    const node_stat& its = found->second.stat;
+    const bool missed = absent || (of_children ? its.children_changed : its.modified) > since;
+    if (missed) {
+      events_.push_back({session, path, false, of_children});
+    } else {
+      watches_.insert({session, path, of_children});
+    }
+  }
+  /// Its connection to this server is gone, and its watches with it.
+  void forget_watches(session_id session) {
+    std::erase_if(watches_, [&](const auto& each) { return each.session == session; });
+  }
   std::vector<event> take_events() { return std::exchange(events_, {}); }
 
   reply execute(session_id session, const request& what) {
@@ -174,4 +207,4 @@ class model_store {
   session_id last_session_ = 0;
 };
 
-}  // namespace sallyport::backends::zookeeper::testing
+}  // namespace sallyport::backends::zookeeper
