@@ -187,7 +187,7 @@ void contention::fall_out(contender& who) {
   who.lease.clear();
   who.is = phase::outside;
   who.poked = who.recheck = who.stale = who.claimed = who.reread = who.note_due = false;
-  who.guarded = who.revoked = false;
+  who.guarded = who.revoked = who.half_downgraded = false;
   who.known_free = false;
   who.trusted_until = time_point::max();
   ++who.lives;

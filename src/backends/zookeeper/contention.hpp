@@ -194,6 +194,7 @@ class contention {
   void find_node(contender& who, own_node& which, time_point now, actions& out);
   void remove_nodes(contender& who, time_point now, actions& out);
   void write_card(contender& who, step why, std::uint64_t token, time_point now, actions& out);
+  [[nodiscard]] std::string path_as_reader(const contender& who) const;
   [[nodiscard]] std::vector<request> folders_for(const contender& who, bool lease) const;
 
   // contention_answers.cpp: what came of it

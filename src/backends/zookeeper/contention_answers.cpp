@@ -108,6 +108,8 @@ void contention::step_failed(contender& who, const reply&, time_point now, actio
     who.lease.doubtful = create_is_unknown();
     create_is_known(who.lease);
     who.is = phase::waiting;
+  } else if (done == step::downgrading) {
+    who.half_downgraded = who.half_downgraded || who.replies[0].is != status::not_sent;
   } else if (done == step::leaving) {
     who.removal_lost = true;
   } else if (done == step::watching || done == step::judging || done == step::probing) {

@@ -176,6 +176,7 @@ void contention::downgraded(contender& who, time_point now, actions& out) {
   const reply& look = who.replies[1];
   const line_state* const line = line_of(who);
   const bool there = look.is == status::ok && line != nullptr && look.stat.owner == line->session;
+  who.half_downgraded = false;
   if (said.is == status::refused) {
     if (who.downgrade) out.emplace_back(downgrade_told{who.id, tl::unexpected(failure_of(said))});
     who.downgrade.reset();
@@ -187,9 +188,8 @@ void contention::downgraded(contender& who, time_point now, actions& out) {
     lose(who, out);
     return;
   }
-  const auto name = read_child(last_segment(who.place.path));
   be_no_longer_interested(who, who.place.path);
-  who.place.path = layout::in_place_of(who.place.folder, *name, how_.nodes.whose(who.uuid()), true);
+  who.place.path = path_as_reader(who);
   who.place.take(look.stat);
   who.what = form::reader;
   be_interested(who, who.place.path);

@@ -230,7 +230,7 @@ void contention::happened(const std::string& path, bool gone, bool below, time_p
     if (who == nullptr) continue;
     const bool own = path == who->grant().path;
     if (who->is == phase::held && own && gone && who->doing != step::leaving &&
-        who->doing != step::downgrading) {
+        who->doing != step::downgrading && !who->half_downgraded) {
       ++who->round;
       who->doing = step::none;
       lose(*who, out);

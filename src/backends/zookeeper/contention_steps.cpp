@@ -127,14 +127,19 @@ void contention::advance_held(contender& who, time_point now, actions& out) {
     keep(who.line, now, out);
     return;
   }
+  if ((who.asked || who.renew) && now >= who.trusted_until) {
+    // Nobody renews it, and its time is over, also if the session goes on: it is asked for anew.
+    if (who.renew) out.emplace_back(renew_told{who.id, renew_answer{gone{}}});
+    who.renew.reset();
+    remove_nodes(who, now, out);
+    return;
+  }
   const bool renews = who.renew && !who.renew->draws;
-  if (who.reread) {
+  if (who.reread && !who.half_downgraded) {
     begin(who, step::reading, {{.what = verb::read, .path = who.grant().path}}, now, out);
-  } else if (who.downgrade) {
+  } else if (who.downgrade || who.half_downgraded) {
     who.card.token = static_cast<std::uint64_t>(who.token);
-    const auto name = read_child(last_segment(who.place.path));
-    const std::string other =
-        layout::in_place_of(who.place.folder, *name, how_.nodes.whose(who.uuid()), true);
+    const std::string other = path_as_reader(who);
     begin(
         who, step::downgrading,
         {{.what = verb::replace, .path = who.place.path, .data = to_json(who.card), .other = other},
@@ -160,6 +165,11 @@ void contention::advance_held(contender& who, time_point now, actions& out) {
   } else if (who.what == form::permit && !who.place.path.empty()) {
     begin(who, step::tidying, {{.what = verb::remove, .path = who.place.path}}, now, out);
   }
+}
+
+std::string contention::path_as_reader(const contender& who) const {
+  const auto name = read_child(last_segment(who.place.path));
+  return layout::in_place_of(who.place.folder, *name, how_.nodes.whose(who.uuid()), true);
 }
 
 // ---- entering ------------------------------------------------------------------------------------
@@ -266,6 +276,7 @@ void contention::remove_nodes(contender& who, time_point now, actions& out) {
   for (const own_node* each : {&who.lease, &who.place}) {
     if (!each->path.empty()) all.push_back({.what = verb::remove, .path = each->path});
   }
+  if (who.half_downgraded) all.push_back({.what = verb::remove, .path = path_as_reader(who)});
   begin(who, step::leaving, std::move(all), now, out);
 }
 

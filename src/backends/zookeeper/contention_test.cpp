@@ -576,5 +576,61 @@ TEST_F(Contention, AWatchedNameTellsOfEveryChange) {
   EXPECT_FALSE(two.changed.empty());
 }
 
+TEST_F(Contention, AFixedLeaseThatIsOverIsAskedForAnew) {
+  one.renews = false;
+  one.acquire(1);
+  run();
+  ASSERT_TRUE(one.grant());
+  const fencing_token first = one.grant()->tokens.first;
+
+  // Its session goes on, and so does its node: core has not heard of the grant in time, and asks again.
+  one.pass(4s);
+  one.acquire(1);
+  run();
+
+  ASSERT_TRUE(one.grant());
+  EXPECT_GT(one.grant()->remaining, 1s);
+  EXPECT_GT(one.grant()->tokens.first, first);
+  EXPECT_EQ(store.contenders(), 1U);
+}
+
+TEST_F(Contention, ADowngradeWhoseAnswerWasLostLeavesNothingBehind) {
+  one.acquire(1, lock_kind::shared_mutex);
+  run();
+  one.downgrade(1);
+  one.swallow_answers = true;
+  one.cut();
+  one.pass(3s);  // nobody waits for its answer any more
+
+  one.reconnect();
+  one.leave(1);
+  run();
+
+  EXPECT_EQ(store.contenders(), 0U);
+}
+
+TEST_F(Contention, ADowngradeWhoseAnswerWasLostIsNoLoss) {
+  one.acquire(1, lock_kind::shared_mutex);
+  run();
+  one.renew(1);
+  run();
+  one.downgrade(1);
+  one.swallow_answers = true;
+  one.cut();
+  one.pass(3s);
+
+  // The event of the old node's end comes as well.
+  one.reconnect();
+  run();
+  one.renew(1);
+  run();
+
+  EXPECT_TRUE(one.lost.empty());
+  EXPECT_TRUE(one.renewal());
+  two.acquire(1, lock_kind::shared_mutex, lock_mode::shared);
+  run();
+  EXPECT_TRUE(two.grant());
+}
+
 }  // namespace
 }  // namespace sallyport::backends::zookeeper::testing

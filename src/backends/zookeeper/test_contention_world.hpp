@@ -37,6 +37,7 @@ class model_client {
   std::size_t flights = 0;  // groups of requests that left together
   std::size_t doubts = 0;
   bool connected = true;
+  bool renews = true;
   bool swallow_answers = false;  // executed, and the answer is lost with the connection
   time_point now{1000s};
 
@@ -57,7 +58,8 @@ class model_client {
                         .may_wait = may_wait,
                         .permits = permits,
                         .value = {},
-                        .answer_by = now + 2s},
+                        .answer_by = now + 2s,
+                        .renewed = renews},
                        now, out);
     });
   }
