@@ -82,7 +82,7 @@ struct contender {
   std::string behind{};         ///< see standing
   bool by_change = false;
   watch_number watch = 0;
-  bool far = false;  ///< whoever is in its way waits, too
+  std::size_t waiters_ahead = 0;  ///< as far as they were read: those in its way that wait, too
 
   bool first_try = false;  ///< it enters with a key that was never sent before
   bool doubtful = false;   ///< a put of its key may still be executed

@@ -23,7 +23,8 @@ namespace {
 
 /// How long a watch that the store ended is left alone.
 constexpr duration watch_pause = std::chrono::seconds{1};
-/// How long a waiter puts off the look for what happened before its watch began, if it is not next.
+/// How long a waiter puts off the look for what happened before its watch began, for each who waits
+/// before it.
 constexpr duration second_look_delay = std::chrono::milliseconds{50};
 
 base::failure late() {
@@ -363,10 +364,11 @@ void contention::watch_began(watch_number watch, revision at, time_point now, ac
   // What happened between the look and the beginning of the watch, nobody tells. A watch from an
   // earlier revision on would tell, but the store serves those only ten times a second.
   if (at <= who.known) return;
-  if (who.far && who.is == phase::waiting) {
+  if (who.waiters_ahead > 0 && who.is == phase::waiting) {
     // Not much can have happened to one who waits itself; in a line that moves fast the look is
     // never needed.
-    set_timer(now + second_look_delay, {.what = alarm::second_look, .holder = who.id});
+    set_timer(now + second_look_delay * static_cast<int>(who.waiters_ahead),
+              {.what = alarm::second_look, .holder = who.id});
     return;
   }
   who.recheck = true;

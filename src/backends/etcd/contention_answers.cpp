@@ -297,8 +297,8 @@ void contention::looked(contender& who, const txn_answer& said, time_point now, 
     return;
   }
   const operation_answer& other = said.answers.at(1);
-  const bool changed =
-      (other.found.empty() && !planted(defect::etcd_watch_alone)) || (who.by_change && other.found.front().modified > who.known);
+  const bool changed = (other.found.empty() && !planted(defect::etcd_watch_alone)) ||
+                       (who.by_change && other.found.front().modified > who.known);
   who.known = said.at;
   if (changed) {
     who.poked = true;
@@ -371,7 +371,7 @@ void contention::wait(contender& who, const standing& where, revision at, action
                     who.by_change == where.by_change;
   who.is = phase::waiting;
   who.known = at;
-  who.far = who.before.size() > 1;
+  who.waiters_ahead = who.before.empty() ? 0 : who.before.size() - 1;
   who.before.clear();
   if (!same) {
     drop_watch(who, out);

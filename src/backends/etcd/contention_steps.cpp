@@ -1,6 +1,6 @@
 #include "backends/etcd/contention.hpp"
-
 #include "base/planted.hpp"
+
 #include <algorithm>
 #include <utility>
 

@@ -161,6 +161,25 @@ TEST_F(EtcdContention, WhatHappensBeforeAWatchBeginsIsFoundByLooking) {
   EXPECT_EQ(two.told.entered, std::vector<holder_id>{bob});
 }
 
+TEST_F(EtcdContention, WhoStandsFarBehindLooksLater) {
+  for (std::uint64_t i = 10; i < 16; ++i) one.acquire({i, i}, "door");
+  world.store.grant(99, 60s, world.now);
+  world.lose = [this](int number, action& what) {
+    if (number != 2 || !std::holds_alternative<watch_order>(what)) return false;
+    world.lose = nullptr;
+    world.store.apply({.then = {put{"elsewhere", "", 99}}});  // the store moves on
+    world.carry_out(number, what);
+    return true;
+  };
+  two.acquire(bob, "door");
+  const int asked = two.sent.txns;
+
+  world.pass(200ms);
+  EXPECT_EQ(two.sent.txns, asked);
+  world.pass(100ms);
+  EXPECT_EQ(two.sent.txns, asked + 1);
+}
+
 TEST_F(EtcdContention, WhoIsNotNextLooksALittleLater) {
   contention_world::client& three = world.add();
   one.acquire(alice, "door");
