@@ -26,7 +26,8 @@ class reentry;
 
 enum class lease_state : std::uint8_t {
   held,  ///< confirmed by the store
-  /// two thirds of the lease passed without a confirmed renewal; still valid until the deadline
+  /// two thirds of the lease passed without a confirmed renewal, or the way to the store is broken
+  /// (where the store's backend can tell); still valid until the deadline
   suspect,
   lost,     ///< can no longer be trusted; final
   released  ///< given back; final

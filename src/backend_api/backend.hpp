@@ -55,6 +55,9 @@ class events {
   virtual void changed_notice(const lock_name& name) = 0;
   /// Notices may have been missed: every waiter re-reads its state.
   virtual void reconnected() = 0;
+  /// The way to the store is broken, of which a backend tells that notices it by itself: leases are
+  /// suspect until a renewal is confirmed.
+  virtual void disconnected() {}
 };
 
 template <class T>

@@ -90,6 +90,15 @@ keeper_actions lease_keeper::on_renewal_failed(time_point now, double draw) {
   return advance(now);
 }
 
+keeper_actions lease_keeper::on_disconnected(time_point now) {
+  if (suspects() && phase_ == phase::held) {
+    suspect_at_ = std::min(suspect_at_, now);
+    // What has failed already waits for its time: a store that hangs up each time is not stormed.
+    if (failures_ == 0) renew_at_ = std::min(renew_at_, now);
+  }
+  return advance(now);
+}
+
 void lease_keeper::end() noexcept {
   if (phase_ != phase::lost) phase_ = phase::ended;
 }

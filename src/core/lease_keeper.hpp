@@ -38,6 +38,8 @@ struct keeper_actions {
 /// | suspect       | (renewing)    | -          | -> lost  | -> held, new deadline | -> lost | renew again later |
 /// | lost, ended   | nothing happens any more, whatever comes                                          ||||||
 ///
+/// A broken connection is as if two thirds had passed.
+///
 /// A fixed lease (renewal::never) is claimed if it was handed over, is never renewed, and is never
 /// suspect.
 class lease_keeper {
@@ -58,6 +60,8 @@ class lease_keeper {
   [[nodiscard]] keeper_actions on_refused(time_point now);
   /// No answer, or the store could not be reached. `draw` in [0, 1) spreads the retries.
   [[nodiscard]] keeper_actions on_renewal_failed(time_point now, double draw);
+  /// The way to the store is broken: suspect, and renewed at once, until a renewal is confirmed.
+  [[nodiscard]] keeper_actions on_disconnected(time_point now);
   /// Released, or handed to a successor machine.
   void end() noexcept;
 

@@ -176,6 +176,38 @@ TEST(LeaseKeeper, SendsOnlyOneRenewalAtATime) {
   EXPECT_EQ(keeper.on_timer(at(15s)), nothing);
 }
 
+TEST(LeaseKeeper, IsSuspectAndRenewsAtOnceWhenTheConnectionBreaks) {
+  lease_keeper keeper = begun();
+
+  EXPECT_EQ(keeper.on_disconnected(at(1s)),
+            (keeper_actions{.send_renewal = true, .tell_suspect = true}));
+  EXPECT_EQ(keeper.state(), phase::suspect);
+  EXPECT_EQ(keeper.deadline(), at(23s));
+  EXPECT_FALSE(keeper.fresh(at(1s)));
+  EXPECT_EQ(keeper.on_disconnected(at(2s)), nothing);
+
+  EXPECT_EQ(keeper.on_confirmed(whole_lease(at(1s)), at(3s)), held);
+  EXPECT_EQ(keeper.deadline(), at(24s));
+}
+
+TEST(LeaseKeeper, DoesNotStormAStoreThatHangsUpEachTime) {
+  lease_keeper keeper = begun();
+  EXPECT_EQ(keeper.on_disconnected(at(1s)),
+            (keeper_actions{.send_renewal = true, .tell_suspect = true}));
+  EXPECT_EQ(keeper.on_renewal_failed(at(1s), 0.5), nothing);
+
+  EXPECT_EQ(keeper.on_disconnected(at(1s)), nothing);
+}
+
+TEST(LeaseKeeper, TakesABrokenConnectionForNothingWhenItIsFixedOrOver) {
+  lease_keeper fixed = begun(fixed_times());
+  lease_keeper gone = lost_by_clock();
+
+  EXPECT_EQ(fixed.on_disconnected(at(1s)), nothing);
+  EXPECT_EQ(fixed.state(), phase::held);
+  EXPECT_EQ(gone.on_disconnected(at(24s)), nothing);
+}
+
 TEST(LeaseKeeper, WaitsForSuspicionWhileItRenews) { EXPECT_EQ(renewing().wake_at(), at(16s)); }
 
 TEST(LeaseKeeper, RenewsAgainAThirdAfterTheLastRenewal) {

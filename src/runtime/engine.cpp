@@ -573,17 +573,35 @@ void engine::changed_notice(const lock_name& name) {
   if (callback) world_.tell([callback = std::move(callback), name] { callback(name); });
 }
 
+std::vector<party*> engine::parties_in_order() {
+  std::vector<party*> all;
+  all.reserve(parties_.size());
+  for (auto& [id, who] : parties_) all.push_back(&who);
+  // The map's order depends on random ids only; a fixed order keeps simulations exact.
+  std::sort(all.begin(), all.end(), [](const party* a, const party* b) { return a->id < b->id; });
+  return all;
+}
+
+void engine::disconnected() {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    for (party* who : parties_in_order()) {
+      holding* const mine = who->as_holding();
+      if (!who->over && mine != nullptr) {
+        follow(*who, mine->keeper.on_disconnected(out.now), out);
+      }
+    }
+    close_books(out);
+  }
+  perform(out);
+}
+
 void engine::reconnected() {
   outbox out{world_.now()};
   {
     const base::mutex_lock held{mutex_};
-    std::vector<party*> all;
-    all.reserve(parties_.size());
-    for (auto& [id, who] : parties_) all.push_back(&who);
-    // The map's order depends on random ids only; a fixed order keeps simulations exact on every
-    // library.
-    std::sort(all.begin(), all.end(), [](const party* a, const party* b) { return a->id < b->id; });
-    for (party* who : all) {
+    for (party* who : parties_in_order()) {
       if (who->over) continue;
       if (attempting* trying = who->as_attempting()) {
         follow(*who, trying->machine.on_reconnected(out.now), out);

@@ -151,6 +151,7 @@ class engine final : public backend_api::events {
   void release_wanted_notice(const backend_api::holder_id& who) override;
   void changed_notice(const lock_name& name) override;
   void reconnected() override;
+  void disconnected() override;
 
   /// Called (through environment::tell) for every changed_notice; for elections' observers.
   void on_changed(std::function<void(const lock_name&)> callback);
@@ -175,6 +176,8 @@ class engine final : public backend_api::events {
                      time_point now) SALLYPORT_REQUIRES(mutex_);
   void follow(party& who, core::attempt_actions actions, outbox& out) SALLYPORT_REQUIRES(mutex_);
   void follow(party& who, core::keeper_actions actions, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  /// All of them, in the same order on every library.
+  [[nodiscard]] std::vector<party*> parties_in_order() SALLYPORT_REQUIRES(mutex_);
   void follow(party& who, const core::farewell_actions& actions, outbox& out)
       SALLYPORT_REQUIRES(mutex_);
   void follow(lane& where, core::turn_actions& actions, outbox& out,

@@ -252,6 +252,18 @@ TEST_F(EngineTest, TellsSuspectAndThenLostWhenRenewalsAreNotAnswered) {
   EXPECT_TRUE(gone.stop_requested());
 }
 
+TEST_F(EngineTest, TellsSuspectAtOnceWhenTheConnectionBreaksAndHeldWhenARenewalIsConfirmed) {
+  caller me;
+  const auto lease = hold(me, spec_of("a"));
+
+  machine.disconnected();
+  EXPECT_EQ(lease->state.load(), phase::suspect);
+  const auto renewal = store.take("renew");
+  answer_renewed(renewal.holder, 10, 13);
+
+  EXPECT_EQ(lease->state.load(), phase::held);
+}
+
 TEST_F(EngineTest, NeverRevivesALostLease) {
   caller me;
   const auto lease = hold(me, spec_of("a"));

@@ -419,7 +419,14 @@ void contention::watch_ended(watch_number watch, time_point now, actions& out) {
   static_cast<void>(out);
 }
 
+void contention::tell_disconnected(actions& out) const {
+  const bool anybody = std::ranges::any_of(
+      contenders_, [](const auto& each) { return each.second.is == phase::held; });
+  if (anybody) out.emplace_back(disconnected_told{});
+}
+
 void contention::watches_broken(time_point now, actions& out) {
+  tell_disconnected(out);
   watches_.clear();
   for (auto& [id, who] : contenders_) {
     who.watch = 0;

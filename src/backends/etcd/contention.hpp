@@ -79,11 +79,12 @@ struct changed_told {
   lock_name name;
 };
 struct reconnected_told {};
+struct disconnected_told {};
 
 using action =
     std::variant<txn_order, grant_order, revoke_order, keep_alive_order, watch_order, unwatch_order,
                  doubt_order, acquire_told, renew_told, downgrade_told, leave_told, value_told,
-                 entered_told, lost_told, changed_told, reconnected_told>;
+                 entered_told, lost_told, changed_told, reconnected_told, disconnected_told>;
 using actions = std::vector<action>;
 
 /// All contenders of one client and the leases that their keys hang on: requests, answers and events
@@ -174,6 +175,8 @@ class contention {
   void forget(contender& who, time_point now, actions& out);
   void set_timer(time_point when, timer what);
   void watch_name(const lock_name& name, watched_name& state, actions& out);
+  /// A stream has broken: if anybody is in, core is told.
+  void tell_disconnected(actions& out) const;
   void overdue(contender& who, time_point now, actions& out);
 
   // steps, contention_steps.cpp

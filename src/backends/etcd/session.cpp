@@ -219,6 +219,8 @@ void session::carry_out(action& what) {
     done(std::move(proclaimed->answer));
   } else if (auto* const changed = std::get_if<changed_told>(&what)) {
     listener_.changed_notice(changed->name);
+  } else if (std::holds_alternative<disconnected_told>(what)) {
+    listener_.disconnected();
   } else {
     listener_.reconnected();
   }

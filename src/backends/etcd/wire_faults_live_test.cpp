@@ -1,4 +1,5 @@
 #include "backends/etcd/test_live_cluster.hpp"
+#include "tests/kit/etcd_probe.hpp"
 
 #include <algorithm>
 
@@ -18,6 +19,13 @@ class EtcdWireFaults : public testing::Test {
   [[nodiscard]] static etcd_cluster& cluster() { return *cluster_; }
   [[nodiscard]] static client healthy() { return open(cluster().address()); }
   [[nodiscard]] client hurt() const { return open(address_at(network.port())); }
+  /// How many there are on the member.
+  [[nodiscard]] static int watches() {
+    const std::string all = kit::etcd_probe{cluster().port(0)}.page("/metrics");
+    const std::string name = "\netcd_debugging_mvcc_watcher_total ";
+    const std::size_t at = all.find(name);
+    return at == std::string::npos ? -1 : std::stoi(all.substr(at + name.size(), 8));
+  }
   void cut_off() {
     network.set(flow::to_server, fault::silence());
     network.set(flow::to_client, fault::silence());
@@ -71,6 +79,28 @@ TEST_F(EtcdWireFaults, AHolderSurvivesACutThatIsShorterThanItsLease) {
 
   EXPECT_TRUE(eventually([&] { return held.deadline() > deadline; }));
   EXPECT_TRUE(held.valid());
+}
+
+TEST_F(EtcdWireFaults, AHolderIsSuspectAtOnceWhenItsConnectionBreaksAndHeldWhenItIsBack) {
+  ASSERT_TRUE(eventually([] { return watches() == 0; }));
+  mutex mine{hurt(), "door", lasting()};
+  const auto held = mine.acquire();
+  const auto is = [&](lease_state wanted) {
+    return [&held, wanted] { return held.state() == wanted; };
+  };
+  // From then on there is a stream that can break: its own key's.
+  ASSERT_TRUE(eventually([] { return watches() > 0; }));
+  const auto deadline = held.deadline();
+
+  network.refuse_connections();
+  network.close_all();
+  EXPECT_TRUE(eventually(is(lease_state::suspect)));
+  EXPECT_TRUE(held.valid());
+  EXPECT_EQ(held.deadline(), deadline);  // a minute: two thirds of it have not passed
+  network.accept_connections();
+
+  EXPECT_TRUE(eventually(is(lease_state::held)));
+  EXPECT_GT(held.deadline(), deadline);
 }
 
 TEST_F(EtcdWireFaults, ALostAnswerToTheEnteringTransactionLeavesNothingBehind) {
