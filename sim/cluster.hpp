@@ -83,9 +83,7 @@ class cluster {
   [[nodiscard]] member_number last_leader() const noexcept { return leader_; }
   [[nodiscard]] view seen_by(member_number which) const;
   /// It knows what the majority knows.
-  [[nodiscard]] bool in_touch(member_number which) const noexcept {
-    return members_[which].touch;
-  }
+  [[nodiscard]] bool in_touch(member_number which) const noexcept { return members_[which].touch; }
   [[nodiscard]] true_time touch_lost_at(member_number which) const noexcept {
     return members_[which].lost_at;
   }

@@ -69,6 +69,16 @@ constexpr planted_case cases[] = {
     {defect::etcd_release_without_compare, "etcd_release_without_compare", 4000, "etcd"},
     {defect::etcd_watch_alone, "etcd_watch_alone", 4000, "etcd"},
     {defect::etcd_leaving_given_up, "etcd_leaving_given_up", 4000, "etcd"},
+    {defect::zookeeper_token_from_creation, "zookeeper_token_from_creation", 4000, "zookeeper"},
+    {defect::zookeeper_any_answer_proves, "zookeeper_any_answer_proves", 4000, "zookeeper"},
+    {defect::zookeeper_proof_from_answer, "zookeeper_proof_from_answer", 4000, "zookeeper"},
+    {defect::zookeeper_timeout_trusted, "zookeeper_timeout_trusted", 4000, "zookeeper"},
+    {defect::zookeeper_create_forgotten, "zookeeper_create_forgotten", 4000, "zookeeper"},
+    {defect::zookeeper_found_without_sync, "zookeeper_found_without_sync", 4000, "zookeeper"},
+    {defect::zookeeper_watch_alone, "zookeeper_watch_alone", 4000, "zookeeper"},
+    {defect::zookeeper_half_downgraded, "zookeeper_half_downgraded", 4000, "zookeeper"},
+    {defect::zookeeper_fixed_lease_goes_on, "zookeeper_fixed_lease_goes_on", 4000, "zookeeper"},
+    {defect::zookeeper_leaving_given_up, "zookeeper_leaving_given_up", 4000, "zookeeper"},
 };
 
 class PlantedDefects : public testing::TestWithParam<planted_case> {

@@ -23,15 +23,15 @@ constexpr int most_tries = 6;
 constexpr int longest_hole = 3;
 
 contention::settings settings_for(context& shared) {
-  return {.keys = layout(""),
-          .owner = {},
-          .fresh_lease =
-              [&shared] {
-                constexpr std::uint64_t second = std::uint64_t{1} << 62U;
-                return static_cast<backends::etcd::lease_id>((shared.random() & (second - 1)) |
-                                                             second);
-              },
-          .wall_ms = [] { return std::int64_t{1}; }};
+  return {
+      .keys = layout(""),
+      .owner = {},
+      .fresh_lease =
+          [&shared] {
+            constexpr std::uint64_t second = std::uint64_t{1} << 62U;
+            return static_cast<backends::etcd::lease_id>((shared.random() & (second - 1)) | second);
+          },
+      .wall_ms = [] { return std::int64_t{1}; }};
 }
 
 }  // namespace
@@ -94,10 +94,11 @@ void etcd_driver::carry_out(action& what) {
                    },
                .answer_by = order->answer_by});
   } else if (auto* const granting = std::get_if<grant_order>(&what)) {
-    make_call({.ask = [&store = store_, whose = client(), id = granting->lease,
-                       length = granting->seconds](member_number at, etcd_store::respond says) {
-                 store.grant(at, whose, id, length, std::move(says));
-               },
+    make_call({.ask =
+                   [&store = store_, whose = client(), id = granting->lease,
+                    length = granting->seconds](member_number at, etcd_store::respond says) {
+                     store.grant(at, whose, id, length, std::move(says));
+                   },
                .done =
                    [this, id = granting->lease](const answer* said, trouble why, bool doubtful) {
                      backends::etcd::reply<std::int64_t> heard{
@@ -166,41 +167,40 @@ void etcd_driver::launch(std::uint64_t number, call& what) {
   if (what.tries > 1 && what.doubtful) shared().count.add(counter::etcd_sent_again);
   arm(what.until);
   const std::weak_ptr<etcd_driver*> weak = self_;
-  members_.send(
-      client(), current_, nullptr,
-      [this, weak, number, at = current_, attempt = what.attempt, ask = what.ask] {
-        const auto waits_for_it = [weak, number, attempt] {
-          const auto self = weak.lock();
-          if (!self) return false;
-          const auto found = (*self)->calls_.find(number);
-          return found != (*self)->calls_.end() && found->second.attempt == attempt;
-        };
-        // What its own process has given up is executed all the same.
-        ask(at, [this, weak, number, at, attempt, waits_for_it](const answer& said) {
-          if (weak.expired()) return;
-          if (!waits_for_it() && said.is == answer::word::done) {
-            shared().count.add(counter::cluster_executed_late);
-          }
-          members_.send_back(at, client(), nullptr, [this, weak, number, attempt, said] {
-            if (weak.expired()) return;
-            on_process([this, number, attempt, said] {
-              const auto found = calls_.find(number);
-              if (found == calls_.end() || found->second.attempt != attempt) return;
-              switch (said.is) {
-                case answer::word::done:
-                  answered(number, ending::done, &said);
-                  return;
-                case answer::word::no_leader:
-                  answered(number, ending::not_done, nullptr);
-                  return;
-                case answer::word::no_such_lease:
-                  answered(number, ending::no_such_lease, nullptr);
-                  return;
-              }
-            });
-          });
-        });
-      });
+  members_.send(client(), current_, nullptr,
+                [this, weak, number, at = current_, attempt = what.attempt, ask = what.ask] {
+                  const auto waits_for_it = [weak, number, attempt] {
+                    const auto self = weak.lock();
+                    if (!self) return false;
+                    const auto found = (*self)->calls_.find(number);
+                    return found != (*self)->calls_.end() && found->second.attempt == attempt;
+                  };
+                  // What its own process has given up is executed all the same.
+                  ask(at, [this, weak, number, at, attempt, waits_for_it](const answer& said) {
+                    if (weak.expired()) return;
+                    if (!waits_for_it() && said.is == answer::word::done) {
+                      shared().count.add(counter::cluster_executed_late);
+                    }
+                    members_.send_back(at, client(), nullptr, [this, weak, number, attempt, said] {
+                      if (weak.expired()) return;
+                      on_process([this, number, attempt, said] {
+                        const auto found = calls_.find(number);
+                        if (found == calls_.end() || found->second.attempt != attempt) return;
+                        switch (said.is) {
+                          case answer::word::done:
+                            answered(number, ending::done, &said);
+                            return;
+                          case answer::word::no_leader:
+                            answered(number, ending::not_done, nullptr);
+                            return;
+                          case answer::word::no_such_lease:
+                            answered(number, ending::no_such_lease, nullptr);
+                            return;
+                        }
+                      });
+                    });
+                  });
+                });
 }
 
 void etcd_driver::answered(std::uint64_t number, ending how, const answer* said) {
@@ -360,16 +360,16 @@ void etcd_driver::keep_alive(lease_id lease) {
     const auto said = store_.keep_alive(at, lease);
     if (!said) return;
     if (keep_alives_.hole) return;
-    const bool sent = members_.send_back(at, client(), &keep_alives_.back, [this,
-                                         weak = std::weak_ptr(self_), number, lease, said] {
-      if (weak.expired()) return;
-      on_process([this, number, lease, said] {
-        if (!keep_alives_.open || keep_alives_.number != number) return;
-        step([&](contention& its, time_point now, actions& out) {
-          its.kept_alive(lease, said->seconds, said->term, now, out);
+    const bool sent = members_.send_back(
+        at, client(), &keep_alives_.back, [this, weak = std::weak_ptr(self_), number, lease, said] {
+          if (weak.expired()) return;
+          on_process([this, number, lease, said] {
+            if (!keep_alives_.open || keep_alives_.number != number) return;
+            step([&](contention& its, time_point now, actions& out) {
+              its.kept_alive(lease, said->seconds, said->term, now, out);
+            });
+          });
         });
-      });
-    });
     if (!sent) fall_silent(keep_alives_);
   });
 }
@@ -408,28 +408,26 @@ void etcd_driver::open(line& where) {
       return;
     }
     if (where.hole) continue;
-    const bool sent =
-    members_.send(client(), where.at, &where.there,
-                  [this, weak = std::weak_ptr(self_), is_watch = where.is_watch,
-                   number = where.number, what = std::move(each)] {
-                    if (weak.expired()) return;
-                    const line& still = line_for(is_watch);
-                    if (still.open && still.number == number) what(number);
-                  });
+    const bool sent = members_.send(client(), where.at, &where.there,
+                                    [this, weak = std::weak_ptr(self_), is_watch = where.is_watch,
+                                     number = where.number, what = std::move(each)] {
+                                      if (weak.expired()) return;
+                                      const line& still = line_for(is_watch);
+                                      if (still.open && still.number == number) what(number);
+                                    });
     if (!sent) fall_silent(where);
   }
 }
 
 void etcd_driver::fall_silent(line& where) {
   where.hole = true;
-  shared().loop.after(draw_between(shared().random, shared().plan.lease / 2,
-                                   longest_hole * shared().plan.lease),
-                      [this, weak = std::weak_ptr(self_), is_watch = where.is_watch,
-                       number = where.number] {
-                        if (!weak.expired()) {
-                          on_process([this, is_watch, number] { end_line(is_watch, number); });
-                        }
-                      });
+  shared().loop.after(
+      draw_between(shared().random, shared().plan.lease / 2, longest_hole * shared().plan.lease),
+      [this, weak = std::weak_ptr(self_), is_watch = where.is_watch, number = where.number] {
+        if (!weak.expired()) {
+          on_process([this, is_watch, number] { end_line(is_watch, number); });
+        }
+      });
 }
 
 void etcd_driver::cancel(line& where) {

@@ -82,8 +82,7 @@ class etcd_driver final : public machine_driver<etcd_protocol>,
   // cluster_user
   void connection_ends(member_number which) override;
   // etcd_watcher
-  void reported(std::uint64_t stream,
-                const backends::etcd::model_store::report& said) override;
+  void reported(std::uint64_t stream, const backends::etcd::model_store::report& said) override;
   void stream_ended(std::uint64_t stream) override;
 
   void make_call(call what);

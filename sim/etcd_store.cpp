@@ -43,8 +43,7 @@ duration etcd_store::slowness() const { return 2 * shared_.plan.lease + seconds{
 
 // ---- requests ------------------------------------------------------------------------------------
 
-void etcd_store::through_leader(member_number at, std::function<void()> what,
-                                const respond& says) {
+void etcd_store::through_leader(member_number at, std::function<void()> what, const respond& says) {
   if (!members_.seen_by(at).leader) {
     says({.is = answer::word::no_leader});
     return;
@@ -178,21 +177,19 @@ void etcd_store::sweep() {
     model_.expire(now());
     changed(before);
   }
-  shared_.loop.after(draw_between(shared_.random, duration{1},
-                                  2 * shared_.plan.lease / sweeps_per_lease),
-                     [this] { sweep(); });
+  shared_.loop.after(
+      draw_between(shared_.random, duration{1}, 2 * shared_.plan.lease / sweeps_per_lease),
+      [this] { sweep(); });
 }
 
 void etcd_store::count_ending(lease_id id) {
   const auto its = owners_.find(id);
   if (its == owners_.end() || !members_.lives(its->second)) return;
-  shared_.note("the lease # of client # ends", id % 10'000,
-               static_cast<std::int64_t>(its->second));
+  shared_.note("the lease # of client # ends", id % 10'000, static_cast<std::int64_t>(its->second));
   for (const std::string& key : model_.leases.at(id).keys) {
     const auto said = from_json(model_.keys.at(key).value);
     if (said) {
-      shared_.count.add(said->held ? counter::etcd_ended_holding
-                                   : counter::etcd_ended_waiting);
+      shared_.count.add(said->held ? counter::etcd_ended_holding : counter::etcd_ended_waiting);
     }
   }
 }
@@ -227,9 +224,8 @@ void etcd_store::open_stream(std::uint64_t client, std::uint64_t number, member_
 
 void etcd_store::close_stream(std::uint64_t client) {
   streams_.erase(client);
-  std::erase_if(model_.watchers, [&](const auto& each) {
-    return each.first.first == static_cast<int>(client);
-  });
+  std::erase_if(model_.watchers,
+                [&](const auto& each) { return each.first.first == static_cast<int>(client); });
 }
 
 void etcd_store::watch(std::uint64_t client, std::uint64_t number, watch_number which,
@@ -273,37 +269,35 @@ void etcd_store::send_report(std::uint64_t client, stream& on, const model_store
   }
   if (shared_.strikes(fault::slow_notice)) {
     on.back.last =
-        shared_.loop.now() +
-        draw_between(shared_.random, duration{0}, shared_.plan.lease).count();
+        shared_.loop.now() + draw_between(shared_.random, duration{0}, shared_.plan.lease).count();
   }
-  const bool sent = members_.send_back(on.at, client, &on.back, [this, client, number = on.number,
-                                                                 said] {
-    const auto still = streams_.find(client);
-    if (still != streams_.end() && still->second.number == number) {
-      still->second.who->reported(number, said);
-    }
-  });
+  const bool sent =
+      members_.send_back(on.at, client, &on.back, [this, client, number = on.number, said] {
+        const auto still = streams_.find(client);
+        if (still != streams_.end() && still->second.number == number) {
+          still->second.who->reported(number, said);
+        }
+      });
   if (!sent) go_deaf(client, on);
 }
 
 void etcd_store::go_deaf(std::uint64_t client, stream& on) {
   shared_.count.add(counter::etcd_watches_deaf);
   on.deaf = true;
-  shared_.loop.after(
-      draw_between(shared_.random, shared_.plan.lease / 2, 3 * shared_.plan.lease),
-      [this, client, number = on.number] {
-        const auto still = streams_.find(client);
-        if (still != streams_.end() && still->second.number == number) {
-          still->second.who->stream_ended(number);
-        }
-      });
+  shared_.loop.after(draw_between(shared_.random, shared_.plan.lease / 2, 3 * shared_.plan.lease),
+                     [this, client, number = on.number] {
+                       const auto still = streams_.find(client);
+                       if (still != streams_.end() && still->second.number == number) {
+                         still->second.who->stream_ended(number);
+                       }
+                     });
 }
 
 void etcd_store::cancel_some_watch() {
   if (model_.watchers.empty()) return;
-  const auto chosen = std::next(
-      model_.watchers.begin(),
-      static_cast<std::ptrdiff_t>(shared_.random.below(model_.watchers.size())));
+  const auto chosen =
+      std::next(model_.watchers.begin(),
+                static_cast<std::ptrdiff_t>(shared_.random.below(model_.watchers.size())));
   const auto [client, which] = chosen->first;
   model_.watchers.erase(chosen);
   shared_.count.add(counter::etcd_watch_cancelled);

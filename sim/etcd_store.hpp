@@ -82,8 +82,7 @@ class etcd_store final : public store, private cluster::owner {
   [[nodiscard]] std::optional<kept> keep_alive(member_number at, lease_id id);
 
   // Watches: one stream for each client.
-  void open_stream(std::uint64_t client, std::uint64_t number, member_number at,
-                   etcd_watcher& who);
+  void open_stream(std::uint64_t client, std::uint64_t number, member_number at, etcd_watcher& who);
   void close_stream(std::uint64_t client);
   void watch(std::uint64_t client, std::uint64_t stream, backends::etcd::watch_number number,
              backends::etcd::model_store::watcher what);
@@ -101,7 +100,7 @@ class etcd_store final : public store, private cluster::owner {
     member_number at = 0;
     etcd_watcher* who = nullptr;
     lane back;
-    bool deaf = false;  // nothing comes through any more
+    bool deaf = false;                                     // nothing comes through any more
     std::deque<backends::etcd::model_store::report> held;  // the member does not know of it yet
   };
 
@@ -133,14 +132,14 @@ class etcd_store final : public store, private cluster::owner {
   const backends::etcd::layout keys_;
   backends::etcd::model_store model_;
   cluster members_;
-  std::map<lease_id, std::uint64_t> owners_;        // by client
-  std::map<lease_id, true_time> granted_at_;        // those that ever were
-  std::map<lease_id, std::int64_t> seconds_;        // likewise
-  std::map<std::uint64_t, stream> streams_;         // by client
+  std::map<lease_id, std::uint64_t> owners_;  // by client
+  std::map<lease_id, true_time> granted_at_;  // those that ever were
+  std::map<lease_id, std::int64_t> seconds_;  // likewise
+  std::map<std::uint64_t, stream> streams_;   // by client
   std::map<member_number, std::vector<std::function<void()>>> hanging_;
-  std::vector<std::uint64_t> made_;  // by revision
+  std::vector<std::uint64_t> made_;    // by revision
   std::set<std::string> were_shared_;  // keys of writers that were downgraded
-  std::set<lease_id> not_revoked_;   // or nobody knows
+  std::set<lease_id> not_revoked_;     // or nobody knows
 };
 
 }  // namespace sallyport::sim

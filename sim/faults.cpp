@@ -237,8 +237,7 @@ void fault_maker::change_drift(std::int64_t largest) {
   const std::int64_t drift = draw_drift(largest);
   if (chosen == processes_.size()) {
     if (members_ != nullptr) {
-      members_->clock(shared_.random.below(members_->size()))
-          .set_drift(shared_.loop.now(), drift);
+      members_->clock(shared_.random.below(members_->size())).set_drift(shared_.loop.now(), drift);
       return;
     }
     server& drifts = quorum_ != nullptr ? quorum_->some_node() : *network_;

@@ -231,8 +231,8 @@ bool parse(int count, char** values, arguments& out) {
       if (name == "--first") good = parse(value, out.first);
       if (name == "--only") {
         out.only = value;
-        good = value == "network" || value == "local" || value == "redis" ||
-               value == "redlock" || value == "etcd" || value == "zookeeper";
+        good = value == "network" || value == "local" || value == "redis" || value == "redlock" ||
+               value == "etcd" || value == "zookeeper";
       }
       if (name == "--jobs") good = parse(value, out.jobs) && out.jobs > 0 && out.jobs <= most_jobs;
       if (!good) return false;

@@ -304,7 +304,7 @@ double draw_for_clusters(std::uint64_t seed) {
   return base::random(seed ^ salt).unit();
 }
 bool draws_etcd(std::uint64_t seed) { return draw_for_clusters(seed) < 0.1; }
-constexpr double share_of_zookeeper = 0.0;
+constexpr double share_of_zookeeper = 0.1;
 bool draws_zookeeper(std::uint64_t seed) {
   const double drawn = draw_for_clusters(seed);
   return drawn >= 0.1 && drawn < 0.1 + share_of_zookeeper;
@@ -425,10 +425,10 @@ std::string describe(const options& drawn) {
   const auto ms = [](duration span) { return static_cast<double>(span.count()) / 1e6; };
   std::ostringstream text;
   text << "seed " << drawn.seed
-       << (drawn.prompt    ? ", local store, prompt"
-           : drawn.local   ? ", local store"
-           : drawn.redis   ? ", Redis"
-           : drawn.etcd    ? ", etcd of " + std::to_string(drawn.nodes) + " members"
+       << (drawn.prompt      ? ", local store, prompt"
+           : drawn.local     ? ", local store"
+           : drawn.redis     ? ", Redis"
+           : drawn.etcd      ? ", etcd of " + std::to_string(drawn.nodes) + " members"
            : drawn.zookeeper ? ", ZooKeeper of " + std::to_string(drawn.nodes) + " servers, tick " +
                                    std::to_string(drawn.tick.count() / 1'000'000) + " ms"
            : drawn.redlock ? ", redlock of " + std::to_string(drawn.nodes) + " nodes, " +

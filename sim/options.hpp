@@ -102,12 +102,12 @@ enum class quorum_story : std::uint8_t {
 /// Everything that a seed decides before its simulation begins.
 struct options {
   std::uint64_t seed = 0;
-  bool local = false;    ///< one machine with a local store, instead of a network with a server
-  bool redis = false;    ///< the server is Redis
-  bool redlock = false;  ///< several Redis servers, of which a majority decides
-  bool etcd = false;     ///< an etcd cluster
+  bool local = false;      ///< one machine with a local store, instead of a network with a server
+  bool redis = false;      ///< the server is Redis
+  bool redlock = false;    ///< several Redis servers, of which a majority decides
+  bool etcd = false;       ///< an etcd cluster
   bool zookeeper = false;  ///< a ZooKeeper ensemble
-  bool prompt = false;   ///< local: nothing but deaths happens, so all must hear of all at once
+  bool prompt = false;     ///< local: nothing but deaths happens, so all must hear of all at once
   bool in_model = true;
   std::array<double, fault_count> rates{};  ///< 0: never
 

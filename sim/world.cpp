@@ -27,12 +27,12 @@ world::world(std::uint64_t seed, tracing how)
       store_(truth()),
       faults_(shared_, victims(), processes_, [this] { spawn(); }),
       how_(how) {
-  shared_.note(local_    ? "a local store"
-               : redis_  ? "a Redis server"
-               : quorum_ ? "a quorum of Redis servers"
-               : etcd_   ? "an etcd cluster"
+  shared_.note(local_       ? "a local store"
+               : redis_     ? "a Redis server"
+               : quorum_    ? "a quorum of Redis servers"
+               : etcd_      ? "an etcd cluster"
                : zookeeper_ ? "a ZooKeeper ensemble"
-                         : "a networked store");
+                            : "a networked store");
   if (local_) local_->on_kill([this](process& victim) { faults_.kill_inside(victim); });
 }
 

@@ -87,8 +87,7 @@ void zookeeper_driver::carry_out(action& what) {
     const auto found = lines_.find(closing->line);
     if (found == lines_.end()) return;
     if (!closing->abandon) {
-      say(found->second,
-          [&store = store_](connection_number by) { store.end_session(by); });
+      say(found->second, [&store = store_](connection_number by) { store.end_session(by); });
     }
     lines_.erase(found);
   } else if (auto* const doubt = std::get_if<doubt_order>(&what)) {
@@ -115,8 +114,7 @@ void zookeeper_driver::send(line_number number, errand_number errand,
     return;
   }
   found->second.under_way.emplace_back(errand, what);
-  say(found->second,
-      [&store = store_, what](connection_number by) { store.ask(by, what); });
+  say(found->second, [&store = store_, what](connection_number by) { store.ask(by, what); });
   if (shared().strikes(fault::reset_on_send)) drop(number);
 }
 
@@ -125,8 +123,8 @@ void zookeeper_driver::say(line& on, std::function<void(connection_number)> what
   on.last_sent = owner().now();
   if (on.hole) return;
   // What its own process has given up may be done all the same.
-  const bool sent = members_.send(client(), on.at, &on.there,
-                                  [what = std::move(what), by = on.by] { what(by); });
+  const bool sent =
+      members_.send(client(), on.at, &on.there, [what = std::move(what), by = on.by] { what(by); });
   if (!sent) on.hole = true;
 }
 
@@ -140,6 +138,8 @@ void zookeeper_driver::reach(line_number number) {
     on.at = shared().random.below(members_.size());
   } while (on.at == on.avoided);
   on.tried = next_connection_++;
+  shared().note("process #, line #: tries server #", static_cast<std::int64_t>(client()), number,
+                static_cast<std::int64_t>(on.at));
   on.there = {};
   const zookeeper_store::hello what{.by = on.tried,
                                     .client = client(),
@@ -168,12 +168,13 @@ void zookeeper_driver::welcomed(connection_number by, session_id session, durati
     line& on = found->second;
     if (session == 0) {
       shared().count.add(counter::zookeeper_session_told_ended);
-      step([&](contention& its, time_point now, actions& out) {
-        its.line_ended(number, now, out);
-      });
+      step(
+          [&](contention& its, time_point now, actions& out) { its.line_ended(number, now, out); });
       return;
     }
     if (on.session != 0) shared().count.add(counter::zookeeper_reconnected);
+    shared().note("process #, line #: is connected to server #",
+                  static_cast<std::int64_t>(client()), number, static_cast<std::int64_t>(on.at));
     on.session = session;
     on.timeout = timeout;
     on.by = by;
@@ -181,8 +182,9 @@ void zookeeper_driver::welcomed(connection_number by, session_id session, durati
     on.last_sent = on.last_heard = owner().now();
     if (!on.watches.empty()) {
       say(on, [&store = store_, since = on.seen,
-               all = std::vector(on.watches.begin(), on.watches.end())](
-                  connection_number to) { store.watch_again(to, all, since); });
+               all = std::vector(on.watches.begin(), on.watches.end())](connection_number to) {
+        store.watch_again(to, all, since);
+      });
     }
     set_beat(on.last_sent + timeout / 3);
     step([&](contention& its, time_point now, actions& out) {
@@ -197,6 +199,9 @@ void zookeeper_driver::drop(line_number number) {
   line& on = found->second;
   // Its server may not hear of it at once, and does what has come.
   shared().loop.after(members_.draw_hop(), [&store = store_, by = on.by] { store.disconnect(by); });
+  shared().note("process #, line #: drops its connection, with # requests under way",
+                static_cast<std::int64_t>(client()), number,
+                static_cast<std::int64_t>(on.under_way.size()));
   on.by = on.tried = 0;
   const auto lost = std::exchange(on.under_way, {});
   step([&](contention& its, time_point, actions&) { its.line_down(number); });
@@ -278,8 +283,7 @@ void zookeeper_driver::happened(connection_number by, const model_store::event& 
     const auto found = line_by(by);
     if (found == lines_.end() || found->second.by != by) return;
     found->second.last_heard = owner().now();
-    std::erase_if(found->second.watches,
-                  [&](const auto& each) { return each.path == what.path; });
+    std::erase_if(found->second.watches, [&](const auto& each) { return each.path == what.path; });
     step([&](contention& its, time_point now, actions& out) {
       its.happened(what.path, what.gone, what.below, now, out);
     });
@@ -311,8 +315,8 @@ void zookeeper_driver::beat() {
     if (now - each.last_sent >= each.timeout / 3) {
       say(each, [&store = store_](connection_number by) { store.ping(by); });
     }
-    next = std::min({next, each.last_sent + each.timeout / 3,
-                     each.last_heard + each.timeout * 2 / 3});
+    next =
+        std::min({next, each.last_sent + each.timeout / 3, each.last_heard + each.timeout * 2 / 3});
   }
   for (const line_number each : silent) drop(each);
   if (next != time_point::max()) set_beat(std::max(next, now + 1ms));

@@ -81,12 +81,10 @@ class zookeeper_driver final : public machine_driver<zookeeper_protocol>,
   void answered(connection_number by, const backends::zookeeper::reply& said,
                 backends::zookeeper::zxid seen) override;
   void pinged(connection_number by) override;
-  void happened(connection_number by,
-                const backends::zookeeper::model_store::event& what) override;
+  void happened(connection_number by, const backends::zookeeper::model_store::event& what) override;
   void closed(connection_number by) override;
 
-  void send(line_number number, errand_number errand,
-            const backends::zookeeper::request& what);
+  void send(line_number number, errand_number errand, const backends::zookeeper::request& what);
   /// To the server; false: there is no connection, or it has a hole.
   void say(line& on, std::function<void(connection_number)> what);
   void reach(line_number number);

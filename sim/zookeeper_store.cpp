@@ -23,8 +23,8 @@ constexpr int shortest_session = 2;
 constexpr int longest_session = 20;
 /// Tombstones are nobody's.
 constexpr std::uint64_t nobody = 0;
-/// A contender that falls out takes another name; it does not do so often.
-constexpr std::uint64_t most_lives = 1000;
+/// What all names of a contender begin with; the rest tells its lives.
+constexpr std::size_t common_part = std::string_view("_c_00000000-0000-0000").size();
 
 }  // namespace
 
@@ -115,11 +115,11 @@ void zookeeper_store::admit(member_number at, const hello& what) {
 void zookeeper_store::send(connection_number by, std::function<void(zookeeper_listener&)> what) {
   connection* const on = find(by);
   if (on == nullptr || on->hole) return;
-  const bool sent = members_.send_back(
-      on->at, on->client, &on->back,
-      [this, client = on->client, who = on->who, what = std::move(what)] {
-        if (members_.lives(client)) what(*who);
-      });
+  const bool sent =
+      members_.send_back(on->at, on->client, &on->back,
+                         [this, client = on->client, who = on->who, what = std::move(what)] {
+                           if (members_.lives(client)) what(*who);
+                         });
   if (!sent) on->hole = true;
 }
 
@@ -164,6 +164,8 @@ void zookeeper_store::ask(connection_number by, const backends::zookeeper::reque
   connection* const on = find(by);
   if (on == nullptr) return;
   sign_of_life(*on);
+  shared_.note("zookeeper: client # asks server # for #", static_cast<std::int64_t>(on->client),
+               static_cast<std::int64_t>(on->at), static_cast<std::int64_t>(what.what));
   const auto asked = std::make_shared<errand>(errand{.what = what});
   on->queue.push_back(asked);
   if (passes_the_leader(what.what)) forward(by, asked);
@@ -186,9 +188,8 @@ void zookeeper_store::forward(connection_number by, const std::shared_ptr<errand
 
 void zookeeper_store::decide(connection_number by, const std::shared_ptr<errand>& asked) {
   // Its connection may be gone; it is done all the same, unless the session has moved.
-  const auto owner_session =
-      std::find_if(sessions_.begin(), sessions_.end(),
-                   [&](const auto& each) { return each.second.by == by; });
+  const auto owner_session = std::find_if(sessions_.begin(), sessions_.end(),
+                                          [&](const auto& each) { return each.second.by == by; });
   connection* const on = find(by);
   if (owner_session == sessions_.end()) {
     if (on != nullptr) finish(by, asked, status::session_ended);
@@ -196,10 +197,7 @@ void zookeeper_store::decide(connection_number by, const std::shared_ptr<errand>
   }
   if (on == nullptr) shared_.count.add(counter::cluster_executed_late);
   if (asked->what.what != verb::sync) {
-    commit({.is = entry::kind::change,
-            .session = owner_session->first,
-            .asked = asked,
-            .by = by});
+    commit({.is = entry::kind::change, .session = owner_session->first, .asked = asked, .by = by});
     return;
   }
   if (on == nullptr) return;
@@ -372,8 +370,7 @@ void zookeeper_store::count_ending(session_id which) {
       const auto other = read_child(each);
       first = first && (!other || !(*other < *mine));
     }
-    shared_.count.add(first ? counter::zookeeper_ended_holding
-                            : counter::zookeeper_ended_waiting);
+    shared_.count.add(first ? counter::zookeeper_ended_holding : counter::zookeeper_ended_waiting);
   }
 }
 
@@ -429,17 +426,14 @@ void zookeeper_store::check_order(const backend_api::holder_id& who, std::size_t
   const bool permits = plan.kind == lock_kind::semaphore;
   std::string folder = nodes_.folder(plan.name.text());
   if (permits) folder = backends::zookeeper::join(folder, backends::zookeeper::lease_folder);
-  std::set<std::string> mine;
-  for (std::uint64_t lives = 0; lives < most_lives; ++lives) {
-    mine.insert(nodes_.whose({who.high, who.low + lives}));
-  }
+  const std::string mine = nodes_.whose(who).substr(0, common_part);
   std::vector<child> line;
   for (const std::string& each : truth_.children(folder)) {
     if (auto read = read_child(each)) line.push_back(std::move(*read));
   }
   std::sort(line.begin(), line.end());
   const auto own = std::find_if(line.begin(), line.end(),
-                                [&](const child& each) { return mine.contains(each.whose); });
+                                [&](const child& each) { return each.whose.starts_with(mine); });
   if (own == line.end()) return;  // it has lost it meanwhile
   const auto before = static_cast<std::uint32_t>(own - line.begin());
   if (permits && before < plan.permits) return;
@@ -467,8 +461,8 @@ std::string zookeeper_store::remains() const {
   std::string text;
   for (const auto& [number, each] : sessions_) {
     for (const std::string& path : truth_.nodes_of(number)) {
-      text += "\n  " + path + " of client " + std::to_string(each.client) + ": " +
-              truth_.data(path);
+      text +=
+          "\n  " + path + " of client " + std::to_string(each.client) + ": " + truth_.data(path);
     }
   }
   return text;
@@ -505,8 +499,8 @@ void zookeeper_store::break_some_grant(const lock_name& name, backend_api::break
     sessions_[stone] = {nobody, std::max(trust, shortest_session * shared_.plan.tick), now(), 0};
     touch(stone);
     order->what.what = verb::replace;
-    order->what.data = to_json(backends::zookeeper::description{.trust_ms = said->trust_ms,
-                                                                .closed = true});
+    order->what.data =
+        to_json(backends::zookeeper::description{.trust_ms = said->trust_ms, .closed = true});
     const backend_api::holder_id fresh{shared_.random(), shared_.random()};
     order->what.other =
         backends::zookeeper::layout::in_place_of(folder, holder, nodes_.whose(fresh), false);

@@ -115,8 +115,8 @@ struct contender {
   bool guarded = false;                       ///< the end of its node would be told
   bool claimed = false;                       ///< core has heard of the grant by an answer
   bool stale = false;                         ///< is in, but the session has to be proven first
-  bool going = false;         ///< is to leave, whoever still waits for the word on it
-  bool removal_lost = false;  ///< a removal was not answered: it may have happened
+  bool going = false;            ///< is to leave, whoever still waits for the word on it
+  bool removal_lost = false;     ///< a removal was not answered: it may have happened
   bool half_downgraded = false;  ///< a downgrade was not answered: either of its nodes may be there
   bool make_folders = false;
   bool known_free = false;     ///< has looked, and nobody was there

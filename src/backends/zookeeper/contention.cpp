@@ -1,5 +1,6 @@
 #include "backends/zookeeper/contention.hpp"
 
+#include "base/planted.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
@@ -299,6 +300,7 @@ void contention::overdue(contender& who, time_point now, actions& out) {
       out.emplace_back(leave_told{who.id, leave_answer::not_there});
     } else {
       out.emplace_back(leave_told{who.id, tl::unexpected(late())});
+      if (base::planted(base::defect::zookeeper_leaving_given_up)) who.going = false;
     }
   }
   if (who.asked && who.asked->answer_by <= now) {

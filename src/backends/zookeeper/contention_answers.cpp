@@ -1,4 +1,5 @@
 #include "backends/zookeeper/contention.hpp"
+#include "base/planted.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
 
@@ -101,15 +102,17 @@ void contention::step_failed(contender& who, const reply&, time_point now, actio
     node.path = created.path;
     node.take(created.stat);
   };
+  const bool forgets = base::planted(base::defect::zookeeper_create_forgotten);
   if (done == step::entering) {
-    who.place.doubtful = create_is_unknown();
+    who.place.doubtful = create_is_unknown() && !forgets;
     create_is_known(who.place);
   } else if (done == step::taking) {
     who.lease.doubtful = create_is_unknown();
     create_is_known(who.lease);
     who.is = phase::waiting;
   } else if (done == step::downgrading) {
-    who.half_downgraded = who.half_downgraded || who.replies[0].is != status::not_sent;
+    who.half_downgraded = (who.half_downgraded || who.replies[0].is != status::not_sent) &&
+                          !base::planted(base::defect::zookeeper_half_downgraded);
   } else if (done == step::leaving) {
     who.removal_lost = true;
   } else if (done == step::watching || done == step::judging || done == step::probing) {
@@ -288,7 +291,8 @@ void contention::looked(contender& who, time_point, actions& out) {
     return;
   }
   who.place.version = own.stat.version;
-  if (who.replies[0].is == status::no_node) who.poked = true;
+  const bool blind = base::planted(base::defect::zookeeper_watch_alone);
+  if (who.replies[0].is == status::no_node && !blind) who.poked = true;
   if (!who.poked) answer_waiting(who, out);
 }
 

@@ -1,4 +1,5 @@
 #include "backends/zookeeper/contention.hpp"
+#include "base/planted.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
@@ -36,7 +37,8 @@ void contention::won(contender& who, zxid seen, time_point now, actions& out) {
   own_node& node = who.grant();
   const bool waited = who.is == phase::waiting;
   // Whoever was before us left before `seen`, and all that it wrote came before that.
-  who.token = std::max(seen, node.created);
+  const bool by_creation = base::planted(base::defect::zookeeper_token_from_creation);
+  who.token = by_creation ? node.created : std::max(seen, node.created);
   if (who.token >= tokens_end) {
     refuse(who,
            base::fail(errc::store_refused,

@@ -1,4 +1,5 @@
 #include "backends/zookeeper/contention.hpp"
+#include "base/planted.hpp"
 #include <sallyport/error.hpp>
 
 #include <utility>
@@ -127,7 +128,8 @@ void contention::advance_held(contender& who, time_point now, actions& out) {
     keep(who.line, now, out);
     return;
   }
-  if ((who.asked || who.renew) && now >= who.trusted_until) {
+  if ((who.asked || who.renew) && now >= who.trusted_until &&
+      !base::planted(base::defect::zookeeper_fixed_lease_goes_on)) {
     // Nobody renews it, and its time is over, also if the session goes on: it is asked for anew.
     if (who.renew) out.emplace_back(renew_told{who.id, renew_answer{gone{}}});
     who.renew.reset();
@@ -260,7 +262,10 @@ void contention::judge_again(contender& who, time_point now, actions& out) {
 
 void contention::find_node(contender& who, own_node& which, time_point now, actions& out) {
   // Another server may be behind the one that created it: the sync makes it catch up.
-  begin(who, step::finding, {{}, {.what = verb::list, .path = which.folder}}, now, out, 1);
+  request first;
+  if (base::planted(base::defect::zookeeper_found_without_sync)) first.what = verb::look;
+  begin(who, step::finding, {std::move(first), {.what = verb::list, .path = which.folder}}, now,
+        out, 1);
 }
 
 void contention::remove_nodes(contender& who, time_point now, actions& out) {

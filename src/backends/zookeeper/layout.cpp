@@ -6,7 +6,7 @@
 namespace sallyport::backends::zookeeper {
 namespace {
 
-constexpr std::string_view digits = "0123456789ABCDEF";
+constexpr std::string_view upper_digits = "0123456789ABCDEF";
 
 struct marker {
   std::string_view text;
@@ -54,8 +54,8 @@ void write_hex(std::string& out, std::uint64_t bits, int from, int count) {
 void escape(std::string& out, char byte) {
   const auto bits = static_cast<unsigned char>(byte);
   out += '%';
-  out += digits[bits >> 4U];
-  out += digits[bits & 0xfU];
+  out += upper_digits[bits >> 4U];
+  out += upper_digits[bits & 0xfU];
 }
 
 /// Characters that ZooKeeper refuses in a path: U+0080 to U+009F, U+E000 to U+F8FF, U+FFF0 to
@@ -99,7 +99,7 @@ std::string encode(std::string_view text) {
 }
 
 int hex_value(char digit) {
-  const auto found = digits.find(digit);
+  const auto found = upper_digits.find(digit);
   return found == std::string_view::npos ? -1 : static_cast<int>(found);
 }
 
