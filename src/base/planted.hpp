@@ -46,20 +46,14 @@ enum class defect {
   // Of etcd.
   etcd_entry_not_confirmed,  ///< whoever was before it has gone, so it is in: its own key is not looked at
   etcd_token_from_creation,  ///< the token is the revision at which its key came, not that of its entry
-  etcd_keep_alive_unproven,      ///< an answered keep-alive counts, whoever answered
-  etcd_term_not_compared,        ///< any read proves a keep-alive, whoever leads by then
-  etcd_keep_alive_from_answer,   ///< a keep-alive counts from its answer
-  etcd_late_put_not_withdrawn,   ///< a key that may still be put is forgotten
-  etcd_release_without_compare,  ///< a release deletes what has taken the key's place
-  etcd_watch_alone,              ///< a waiter believes its watch, and never looks
-  etcd_leaving_given_up,         ///< who has left unheard is forgotten when nobody asks again
+  etcd_keep_alive_unproven,     ///< an answered keep-alive counts, whoever answered
+  etcd_late_put_not_withdrawn,  ///< a key that may still be put is forgotten
+  etcd_watch_alone,             ///< a waiter believes its watch, and never looks
+  etcd_leaving_given_up,        ///< who has left unheard is forgotten when nobody asks again
   // Of ZooKeeper.
   zookeeper_token_from_creation,  ///< the token is the number of the node's creation, not of the look
-  zookeeper_any_answer_proves,  ///< a session is trusted after answers that did not pass the leader
-  zookeeper_proof_from_answer,  ///< a proof counts from its answer
-  zookeeper_timeout_trusted,    ///< a session is trusted for its whole timeout
-  zookeeper_create_forgotten,   ///< a node whose creation was not answered is not looked for
-  zookeeper_found_without_sync,   ///< ... or on a server that may not know of it yet
+  zookeeper_proof_from_answer,    ///< a proof counts from its answer
+  zookeeper_create_forgotten,     ///< a node whose creation was not answered is not looked for
   zookeeper_watch_alone,          ///< a waiter believes its watch, and never looks
   zookeeper_half_downgraded,      ///< a downgrade that was not answered is taken for none
   zookeeper_fixed_lease_goes_on,  ///< a fixed lease that is over is answered with no time left

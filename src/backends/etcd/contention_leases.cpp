@@ -172,7 +172,6 @@ void contention::kept_alive(lease_id id, std::int64_t given, std::uint64_t term,
     lease_ended(id, now, out);
     return;
   }
-  if (base::planted(base::defect::etcd_keep_alive_from_answer)) lease.keeping->sent = now;
   if (base::planted(base::defect::etcd_keep_alive_unproven)) {
     lease.valid_until = std::max(lease.valid_until, lease.keeping->sent + seconds{given});
     end_round(id, now, out);
@@ -223,8 +222,7 @@ void contention::round_read(lease_id id, const errand& what, const reply<txn_ans
   const auto found = leases_.find(id);
   if (found == leases_.end() || !found->second.keeping) return;
   keep_alive_round& round = *found->second.keeping;
-  const bool proven = said.value && (said.value->term == round.term ||
-                                     base::planted(base::defect::etcd_term_not_compared));
+  const bool proven = said.value && said.value->term == round.term;
   if (!proven) round.failed = true;
   const time_point proven_until = round.sent + round.ttl;
   if (proven) found->second.valid_until = std::max(found->second.valid_until, proven_until);

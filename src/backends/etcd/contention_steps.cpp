@@ -192,7 +192,6 @@ void contention::go(contender& who, step what, time_point answer_by, actions& ou
   // Its key is never used again, so the lease tells enough when the revision is not known.
   order.when = mine(who);
   if (who.created == 0) order.when.erase(order.when.begin());
-  if (base::planted(base::defect::etcd_release_without_compare)) order.when.clear();
   order.then = {erase{who.key}};
   if (who.what == form::election) order.then.emplace_back(erase{how_.keys.card(who.key)});
   send(who, what, std::move(order), answer_by, out);

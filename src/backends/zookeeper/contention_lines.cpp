@@ -138,7 +138,6 @@ void contention::line_up(line_number number, session_id session, duration timeou
   // client's server up to a tick later, and before that the client may have been silent for a third
   // of the timeout.
   line.span = std::max(duration::zero(), timeout - timeout / 3 - how_.tick);
-  if (base::planted(base::defect::zookeeper_timeout_trusted)) line.span = timeout;
   const bool again = std::exchange(line.was_up, true);
   line.syncing = false;  // one that was under way belongs to the connection before
   keep(number, now, out);
@@ -347,8 +346,7 @@ void contention::answered(errand_number number, reply said, time_point now, acti
     if (line != lines_.end() && line->second.round == why.round) line->second.syncing = false;
   }
   const bool from_answer = base::planted(base::defect::zookeeper_proof_from_answer);
-  const bool any = base::planted(base::defect::zookeeper_any_answer_proves);
-  if (answer && (any || passes_the_leader(why.what))) {
+  if (answer && passes_the_leader(why.what)) {
     proven(why.line, from_answer ? now : why.sent, now, out);
   }
   switch (why.why) {

@@ -262,10 +262,7 @@ void contention::judge_again(contender& who, time_point now, actions& out) {
 
 void contention::find_node(contender& who, own_node& which, time_point now, actions& out) {
   // Another server may be behind the one that created it: the sync makes it catch up.
-  request first;
-  if (base::planted(base::defect::zookeeper_found_without_sync)) first.what = verb::look;
-  begin(who, step::finding, {std::move(first), {.what = verb::list, .path = which.folder}}, now,
-        out, 1);
+  begin(who, step::finding, {{}, {.what = verb::list, .path = which.folder}}, now, out, 1);
 }
 
 void contention::remove_nodes(contender& who, time_point now, actions& out) {
