@@ -9,7 +9,7 @@ namespace sallyport::sim {
 namespace {
 
 /// Enough that every fault strikes, and few enough for a debug build.
-constexpr std::uint64_t batch_seeds = 400;
+constexpr std::uint64_t batch_seeds = 600;
 /// Those on redlock, etcd and ZooKeeper go on to here: few seeds are, and their faults are many.
 constexpr std::uint64_t last_seed = 1000;
 
