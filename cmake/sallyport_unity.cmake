@@ -18,13 +18,10 @@ sallyport_compile_alone(sallyport_backend_local token_file.cpp)
 sallyport_compile_alone(sallyport_cli_parts inspect.cpp)
 sallyport_compile_alone(sallyport_backend_etcd inspection.cpp)
 sallyport_compile_alone(sallyport_backend_zookeeper inspection.cpp)
-sallyport_compile_alone(sallyport_zookeeper_contention description.cpp)
 sallyport_compile_alone(sallyport_test_kit certificates.cpp fault_proxy.cpp)
-sallyport_compile_alone(bench side_by_side/turns_child.cpp)
+sallyport_compile_alone(bench side_by_side/etcd.cpp side_by_side/turns_child.cpp side_by_side/zookeeper.cpp)
 
-# The simulator: each of its stores and commands speaks of the same things under the same names.
-foreach(target sallyport_sim sallyport_sim_defects sallyport_sim_redis)
-  if(TARGET ${target})
-    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
-  endif()
-endforeach()
+# Each command of the simulator's Redis speaks of the same things under the same names.
+if(TARGET sallyport_sim_redis)
+  set_target_properties(sallyport_sim_redis PROPERTIES UNITY_BUILD OFF)
+endif()

@@ -297,8 +297,15 @@ void contention::looked(contender& who, const txn_answer& said, time_point now, 
     return;
   }
   const operation_answer& other = said.answers.at(1);
-  const bool changed = (other.found.empty() && !planted(defect::etcd_watch_alone)) ||
-                       (who.by_change && other.found.front().modified > who.known);
+  bool changed = false;
+  if (other.found.empty()) {
+    changed = !planted(defect::etcd_watch_alone);
+  } else {
+    // A key that is younger than its own is another one under the same name: whoever was there has
+    // gone, and has come again at the end of the line.
+    const key_value& there = other.found.front();
+    changed = there.created > who.created || (who.by_change && there.modified > who.known);
+  }
   who.known = said.at;
   if (changed) {
     who.poked = true;

@@ -212,6 +212,21 @@ TEST_F(EtcdContention, AHeartbeatFindsWhatNoEventTold) {
   EXPECT_TRUE(two.grant(bob));
 }
 
+TEST_F(EtcdContention, WhoeverWentAndCameBackUnderTheSameKeyIsBehindIt) {
+  one.acquire(alice, "door");
+  two.acquire(bob, "door");
+  world.deaf = true;
+  const auto [key, was] = *world.store.keys.begin();
+  world.store.apply({.when = {}, .then = {erase{key}}, .otherwise = {}});
+  world.store.apply({.when = {}, .then = {put{key, was.value, was.lease}}, .otherwise = {}});
+  world.store.reports.clear();  // nobody hears of it
+  world.deaf = false;
+
+  two.acquire(bob, "door");
+
+  EXPECT_TRUE(two.grant(bob));
+}
+
 TEST_F(EtcdContention, AskingAgainKeepsOnePlace) {
   one.acquire(alice, "door");
   two.acquire(bob, "door");
