@@ -161,6 +161,8 @@ class contention {
     backend_api::holder_id holder{};             // of a contender's step
     lease_id lease = 0;                          // else of a lease's round
     std::vector<backend_api::holder_id> read{};  // whose keys it looks at, in order
+    std::size_t then = 0;                        // how many answers it has to have
+    std::size_t otherwise = 0;
   };
   struct watched_name {
     watch_number watch = 0;

@@ -50,10 +50,15 @@ void contention::txn_answered(errand_number errand_id, const reply<txn_answer>& 
   if (found == errands_.end()) return;
   const errand what = std::move(found->second);
   errands_.erase(found);
+  const bool strange = said.value && said.value->answers.size() !=
+                                         (said.value->succeeded ? what.then : what.otherwise);
+  const reply<txn_answer> nothing{
+      .why = trouble::unknown, .text = "an answer that cannot be understood", .doubtful = true};
+  const reply<txn_answer>& heard = strange ? nothing : said;
   if (what.lease != 0) {
-    round_read(what.lease, what, said, now, out);
+    round_read(what.lease, what, heard, now, out);
   } else if (contender* const who = find(what.holder)) {
-    stepped(*who, said, now, out);
+    stepped(*who, heard, now, out);
   }
 }
 
@@ -285,6 +290,10 @@ void contention::entered(contender& who, const txn_answer& said, time_point now,
 }
 
 void contention::looked(contender& who, const txn_answer& said, time_point now, actions& out) {
+  if (who.is == phase::outside || who.is == phase::lost) {
+    advance(who, now, out);  // an event that is younger than this look has told
+    return;
+  }
   if (!is_there(who, said.answers.at(0))) {
     who.is == phase::held ? lose(who, out) : fall_out(who);
     advance(who, now, out);

@@ -204,6 +204,7 @@ void contention::read_keys(lease_id id, time_point now, actions& out) {
     if (what.read.empty())
       order.then.emplace_back(look_up{.key = how_.keys.card(how_.keys.prefix())});
     const errand_number number = next_errand_++;
+    what.then = order.then.size();
     errands_.emplace(number, std::move(what));
     ++lease.keeping->reads;
     out.emplace_back(txn_order{number, std::move(order), now + repeat_time(lease) * 2});

@@ -23,7 +23,9 @@ time_point contention::patience(const contender& who, time_point now) const {
 void contention::send(contender& who, step what, txn order, time_point answer_by, actions& out) {
   who.doing = what;
   const errand_number number = next_errand_++;
-  errands_.emplace(number, errand{.holder = who.id});
+  errands_.emplace(
+      number,
+      errand{.holder = who.id, .then = order.then.size(), .otherwise = order.otherwise.size()});
   out.emplace_back(txn_order{number, std::move(order), answer_by});
 }
 

@@ -227,6 +227,47 @@ TEST_F(EtcdContention, WhoeverWentAndCameBackUnderTheSameKeyIsBehindIt) {
   EXPECT_TRUE(two.grant(bob));
 }
 
+TEST_F(EtcdContention, ALossThatIsToldBeforeTheAnswerOfAnEarlierLookStays) {
+  one.acquire(alice, "door");
+  world.pass(25ms);  // from then on its own key is watched
+  world.lose = [this](int number, action& what) {
+    auto* const order = std::get_if<txn_order>(&what);
+    if (order == nullptr) return false;
+    world.lose = nullptr;
+    const auto seen = world.store.apply(order->what);  // its key is there
+    const auto [key, was] = *world.store.keys.begin();
+    const std::vector<key_event> gone{{.deleted = true, .now = was}};
+    world.answer(number, [&](contention& machine, time_point at, actions& out) {
+      machine.watch_said(world.store.watchers.begin()->first.second, gone, at, out);
+      machine.txn_answered(order->errand, seen, at, out);
+    });
+    return true;
+  };
+
+  one.acquire(alice, "door");  // asks again: it looks
+
+  EXPECT_EQ(one.told.lost, std::vector<holder_id>{alice});
+}
+
+TEST_F(EtcdContention, AnAnswerWithPartsMissingIsNone) {
+  one.acquire(alice, "door");
+  world.lose = [this](int number, action& what) {
+    auto* const order = std::get_if<txn_order>(&what);
+    if (order == nullptr) return false;
+    world.lose = nullptr;
+    auto said = world.store.apply(order->what);
+    said.value->answers.clear();
+    world.answer(number, [&](contention& machine, time_point at, actions& out) {
+      machine.txn_answered(order->errand, said, at, out);
+    });
+    return true;
+  };
+
+  two.acquire(bob, "door");
+
+  EXPECT_EQ(two.acquire_error(bob), errc::outcome_unknown);
+}
+
 TEST_F(EtcdContention, AskingAgainKeepsOnePlace) {
   one.acquire(alice, "door");
   two.acquire(bob, "door");
