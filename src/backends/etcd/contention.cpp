@@ -23,9 +23,16 @@ namespace {
 
 /// How long a watch that the store ended is left alone.
 constexpr duration watch_pause = std::chrono::seconds{1};
-/// How long a waiter puts off the look for what happened before its watch began, for each who waits
-/// before it.
+/// How long a waiter puts off the look for what happened before its watch began: for each who waits
+/// before it, or, if they are many, once.
 constexpr duration second_look_delay = std::chrono::milliseconds{50};
+constexpr std::size_t many_ahead = 5;
+constexpr duration late_look_delay = std::chrono::seconds{1};
+
+duration second_look_after(std::size_t waiters_ahead) {
+  return waiters_ahead < many_ahead ? second_look_delay * static_cast<int>(waiters_ahead)
+                                    : late_look_delay;
+}
 
 base::failure late() {
   return {make_error_code(errc::outcome_unknown), "etcd did not answer in time"};
@@ -367,7 +374,7 @@ void contention::watch_began(watch_number watch, revision at, time_point now, ac
   if (who.waiters_ahead > 0 && who.is == phase::waiting) {
     // Not much can have happened to one who waits itself; in a line that moves fast the look is
     // never needed.
-    set_timer(now + second_look_delay * static_cast<int>(who.waiters_ahead),
+    set_timer(now + second_look_after(who.waiters_ahead),
               {.what = alarm::second_look, .holder = who.id});
     return;
   }
