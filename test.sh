@@ -355,16 +355,16 @@ fi
 stage build 420 build release
 stage unit 30 unit_stage
 stage layering 10 layering_stage
-stage kit 20 kit_stage
-stage contract 120 contract_stage
+stage kit 30 kit_stage
+stage contract 150 contract_stage
 case "$mode" in
   quick)
     stage command 60 command_stage -E '^try_from_nothing$'
     stage simulator 20 simulate 1000
     ;;
   all | long)
-    stage redis 240 redis_stage
-    stage coordination 180 coordination_stage
+    stage redis 120 redis_stage
+    stage coordination 120 coordination_stage
     stage crash 90 crash_stage
     stage command 90 command_stage
     stage package 30 package_stage
