@@ -71,6 +71,7 @@ struct contender {
   std::string folder{};
   std::string folder_end{};
   std::string key{};
+  std::uint64_t key_number = 0;
   lease_id lease = 0;
 
   phase is = phase::outside;
@@ -82,6 +83,7 @@ struct contender {
   std::string behind{};         ///< see standing
   bool by_change = false;
   watch_number watch = 0;
+  watch_number twin = 0;          ///< a second one for the same key
   std::size_t waiters_ahead = 0;  ///< as far as they were read: those in its way that wait, too
 
   bool first_try = false;  ///< it enters with a key that was never sent before

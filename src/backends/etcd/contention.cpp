@@ -24,14 +24,19 @@ namespace {
 /// How long a watch that the store ended is left alone.
 constexpr duration watch_pause = std::chrono::seconds{1};
 /// How long a waiter puts off the look for what happened before its watch began: for each who waits
-/// before it, or, if they are many, once.
+/// before it, or, if they are many, once. In a line of a mutex the one before it leaves last, which
+/// takes a write of each; elsewhere it may have been in already.
 constexpr duration second_look_delay = std::chrono::milliseconds{50};
-constexpr std::size_t many_ahead = 5;
+constexpr int many_ahead = 5;
 constexpr duration late_look_delay = std::chrono::seconds{1};
 
-duration second_look_after(std::size_t waiters_ahead) {
-  return waiters_ahead < many_ahead ? second_look_delay * static_cast<int>(waiters_ahead)
-                                    : late_look_delay;
+duration second_look_after(const contender& who, revision writes_since) {
+  const auto ahead = static_cast<revision>(who.waiters_ahead);
+  const bool one_by_one = who.what == form::mutex || who.what == form::election;
+  if (ahead == 0 || who.is != contender::phase::waiting) return duration::zero();
+  if (one_by_one && writes_since > ahead) return duration::zero();
+  if (one_by_one && ahead >= many_ahead) return late_look_delay;
+  return second_look_delay * std::min<revision>(ahead, many_ahead);
 }
 
 base::failure late() {
@@ -270,7 +275,13 @@ void contention::close(actions& out) {
 
 // ---- time ----------------------------------------------------------------------------------------
 
-time_point contention::wake_at() const noexcept {
+time_point contention::wake_at() {
+  // Most of those that were set for a contender outlive it: nobody is to be woken for them.
+  const auto pointless = [this](const timer& what) {
+    const bool for_all = what.what == alarm::lease || what.what == alarm::names;
+    return !for_all && find(what.holder) == nullptr;
+  };
+  while (!timers_.empty() && pointless(timers_.begin()->second)) timers_.erase(timers_.begin());
   return timers_.empty() ? time_point::max() : timers_.begin()->first;
 }
 
@@ -339,9 +350,11 @@ void contention::overdue(contender& who, time_point now, actions& out) {
 // ---- watches -------------------------------------------------------------------------------------
 
 void contention::drop_watch(contender& who, actions& out) {
-  if (who.watch == 0) return;
-  watches_.erase(who.watch);
-  out.emplace_back(unwatch_order{std::exchange(who.watch, 0)});
+  for (watch_number* const each : {&who.watch, &who.twin}) {
+    if (*each == 0) continue;
+    watches_.erase(*each);
+    out.emplace_back(unwatch_order{std::exchange(*each, 0)});
+  }
 }
 
 void contention::watch_for(contender& who, actions& out) {
@@ -352,7 +365,12 @@ void contention::watch_for(contender& who, actions& out) {
   } else if (who.behind.empty()) {
     out.emplace_back(watch_order{who.watch, who.folder, who.folder_end, false});
   } else {
+    // Twice: if something is written just while a watch begins, the store takes it for one that
+    // has to catch up, and lets it wait for a tenth of a second. Hardly ever this happens to both.
+    who.twin = next_watch_++;
+    watches_.emplace(who.twin, who.id);
     out.emplace_back(watch_order{who.watch, who.behind, {}, who.by_change});
+    out.emplace_back(watch_order{who.twin, who.behind, {}, who.by_change});
   }
 }
 
@@ -370,12 +388,12 @@ void contention::watch_began(watch_number watch, revision at, time_point now, ac
   contender& who = contenders_.at(found->second);
   // What happened between the look and the beginning of the watch, nobody tells. A watch from an
   // earlier revision on would tell, but the store serves those only ten times a second.
-  if (at <= who.known) return;
-  if (who.waiters_ahead > 0 && who.is == phase::waiting) {
+  if (watch == who.twin || at <= who.known) return;
+  const duration later = second_look_after(who, at - who.known);
+  if (later > duration::zero()) {
     // Not much can have happened to one who waits itself; in a line that moves fast the look is
     // never needed.
-    set_timer(now + second_look_after(who.waiters_ahead),
-              {.what = alarm::second_look, .holder = who.id});
+    set_timer(now + later, {.what = alarm::second_look, .holder = who.id});
     return;
   }
   who.recheck = true;
@@ -419,6 +437,10 @@ void contention::watch_ended(watch_number watch, time_point now, actions& out) {
   if (found == watches_.end()) return;
   contender& who = contenders_.at(found->second);
   watches_.erase(found);
+  if (watch == who.twin) {
+    who.twin = 0;
+    return;
+  }
   who.watch = 0;
   // A waiter's next heartbeat looks and watches again.
   if (who.is == phase::held)
@@ -436,7 +458,7 @@ void contention::watches_broken(time_point now, actions& out) {
   tell_disconnected(out);
   watches_.clear();
   for (auto& [id, who] : contenders_) {
-    who.watch = 0;
+    who.watch = who.twin = 0;
     if (who.is == phase::held) set_timer(now, {.what = alarm::own_watch, .holder = id});
     if (who.is == phase::waiting) watch_for(who, out);
   }

@@ -139,7 +139,7 @@ class contention {
   void watches_back(actions& out);
 
   void on_timer(time_point now, actions& out);
-  [[nodiscard]] time_point wake_at() const noexcept;
+  [[nodiscard]] time_point wake_at();
   /// Answers whatever is under way with outcome_unknown, and revokes leases that nobody needs.
   void close(actions& out);
 
@@ -218,6 +218,8 @@ class contention {
   /// Unless the lease was kept alive just now, much of it has to be left: else that is done first.
   void answer_held(contender& who, bool just_kept, time_point now, actions& out);
   void left(contender& who, bool was_there, time_point now, actions& out);
+  /// Nothing is there under its key, nor can anything come: the next contender may have its number.
+  void free_key(const contender& who);
   void drop_watch(contender& who, actions& out);
   void watch_for(contender& who, actions& out);
 
@@ -249,6 +251,7 @@ class contention {
   errand_number next_errand_ = 1;
   watch_number next_watch_ = 1;
   std::uint64_t next_key_ = 1;
+  std::vector<std::uint64_t> free_keys_;  // numbers below next_key_ that may be used again
 };
 
 /// What a failure of the store means to core.

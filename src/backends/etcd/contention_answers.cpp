@@ -246,6 +246,7 @@ void contention::surveyed(contender& who, const operation_answer& page, time_poi
   if (who.going) {
     advance(who, now, out);
   } else {
+    free_key(who);
     forget(who, now, out);
   }
 }
@@ -473,6 +474,7 @@ void contention::left(contender& who, bool was_there, time_point now, actions& o
     out.emplace_back(acquire_told{
         who.id, tl::unexpected(failure_of(trouble::unknown, "the contender has left"))});
   }
+  if (was_there) free_key(who);
   forget(who, now, out);
 }
 

@@ -74,7 +74,19 @@ void contention::attach(contender& who, time_point now, time_point answer_by, ac
   leases_.at(chosen).members.insert(who.id);
   who.lease = chosen;
   who.doubtful = false;
-  who.key = how_.keys.key(who.name.text(), who.what, chosen, next_key_++);
+  if (free_keys_.empty()) {
+    who.key_number = next_key_++;
+  } else {
+    who.key_number = free_keys_.back();
+    free_keys_.pop_back();
+  }
+  who.key = how_.keys.key(who.name.text(), who.what, chosen, who.key_number);
+}
+
+void contention::free_key(const contender& who) {
+  // etcd goes through all keys of a name that it has not compacted yet, also deleted ones: with a new
+  // key for every turn, a lock that is often taken would get slower and slower.
+  if (who.lease != 0 && !who.doubtful) free_keys_.push_back(who.key_number);
 }
 
 void contention::detach(contender& who, time_point now, actions& out) {

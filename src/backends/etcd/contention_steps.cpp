@@ -191,7 +191,7 @@ void contention::proclaim(contender& who, actions& out) {
 
 void contention::go(contender& who, step what, time_point answer_by, actions& out) {
   txn order;
-  // Its key is never used again, so the lease tells enough when the revision is not known.
+  // Whoever does not know its revision never frees its key, so the lease tells enough.
   order.when = mine(who);
   if (who.created == 0) order.when.erase(order.when.begin());
   order.then = {erase{who.key}};

@@ -99,7 +99,8 @@ class world {
     world& home;
     const int number;
     int life = 0;
-    int watch_life = 0;  // of its stream
+    int watch_life = 0;        // of its stream
+    bool watches_cut = false;  // and it has not heard of that yet
     lease_id next_lease = 1;
     std::unique_ptr<contention> machine;
   };
@@ -402,8 +403,10 @@ class world {
   }
   void break_watches(client& whose) {
     forget_watches(whose);
+    whose.watches_cut = true;
     const int of_life = whose.life;
     later(millis(1, 50), [this, &whose, of_life] {
+      whose.watches_cut = false;
       whose.step(of_life, [](contention& machine, time_point now, actions& out) {
         machine.watches_broken(now, out);
       });
@@ -467,6 +470,7 @@ class world {
     } else if (auto* const keeping = std::get_if<keep_alive_order>(&what)) {
       keep_alive(whose, keeping->lease);
     } else if (auto* const watching = std::get_if<watch_order>(&what)) {
+      if (whose.watches_cut) return;
       if (random_.chance(how_.stream_cuts)) {
         break_watches(whose);
         return;

@@ -49,9 +49,9 @@ class etcd_client final : public backend_api::backend {
       const backend_api::holder_id& who) const override {
     return session_->entry_of(who);
   }
-  backend_api::drive_outcome drive(backend_api::drive_ticket& /*ticket*/,
-                                   backend_api::time_point /*deadline*/) override {
-    return backend_api::drive_outcome::not_driven;
+  backend_api::drive_outcome drive(backend_api::drive_ticket& ticket,
+                                   backend_api::time_point deadline) override {
+    return session_->drive(ticket, deadline);
   }
   void close() override { session_->close(); }
 

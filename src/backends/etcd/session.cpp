@@ -120,11 +120,17 @@ void session::close() {
     if (!pointless) carry_out(each);
   }
   // Leases that nobody needs any more are not left to lapse, if the store is there to hear it.
-  if (!transport_->on_own_thread()) {
+  if (!transport_->delivers_here()) {
+    transport_->hurry();
     for (int left = farewells_.load(); left > 0; left = farewells_.load()) farewells_.wait(left);
   }
   gate_.close();
   transport_->close();
+}
+
+backend_api::drive_outcome session::drive(backend_api::drive_ticket& ticket, time_point deadline) {
+  const auto alive = shared_from_this();  // a caller may outlive the client that it drives
+  return transport_->drive(ticket, deadline);
 }
 
 // ---- steps ---------------------------------------------------------------------------------------
@@ -252,6 +258,7 @@ void session::acquire(const acquire_request& request) {
       step([&](contention& machine, time_point now, actions& out) {
         machine.acquire(request, now, out);
       });
+      if (!request.driven) transport_->hurry();
       return;
     }
   }
@@ -279,6 +286,7 @@ void session::leave(const leave_request& request) {
       step([&](contention& machine, time_point now, actions& out) {
         machine.leave(request, now, out);
       });
+      if (!request.driven) transport_->hurry();
       return;
     }
   }

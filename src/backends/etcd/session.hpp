@@ -48,6 +48,8 @@ class session final : public std::enable_shared_from_this<session>, public trans
                   backend_api::completion<std::monostate> done);
   [[nodiscard]] std::optional<store_entry> entry_of(const backend_api::holder_id& who) const
       SALLYPORT_EXCLUDES(mutex_);
+  /// As backend::drive.
+  backend_api::drive_outcome drive(backend_api::drive_ticket& ticket, time_point deadline);
   void close() SALLYPORT_EXCLUDES(mutex_);
 
   // transport_listener

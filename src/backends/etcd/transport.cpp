@@ -13,6 +13,9 @@
 
 namespace sallyport::backends::etcd {
 
+using backend_api::drive_outcome;
+using backend_api::drive_ticket;
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -32,6 +35,8 @@ constexpr duration shortest_try = 300ms;
 constexpr int most_tries = 6;
 /// Answers are larger than gRPC's usual 4 MB only for lists of very many locks.
 constexpr int largest_answer = 64 * 1024 * 1024;
+/// Of a caller that somebody else polls for, before it looks around.
+constexpr duration longest_sleep = 1h;
 
 base::result<std::string> content_of(const std::string& path) {
   if (path.empty()) return std::string{};
@@ -160,18 +165,79 @@ void transport::run() {
   pthread_setname_np(pthread_self(), "sally-etcd");
   void* next = nullptr;
   bool ok = false;
-  while (queue_->Next(&next, &ok)) {
-#if defined(__SANITIZE_THREAD__)
-    // Every operation was started with the mutex held. The queue orders what was done before with what
-    // follows, but the sanitizer does not see that: the library is not built with it.
-    { const base::mutex_lock lock(mutex_); }
-#endif
-    static_cast<tag*>(next)->done(ok);
+  for (;;) {
+    duty_.await_turn();
+    if (!queue_->Next(&next, &ok)) return;
+    deliver(next, ok);
+    duty_.end_turn();
   }
 }
 
-bool transport::on_own_thread() const noexcept {
-  return std::this_thread::get_id() == thread_.get_id();
+void transport::deliver(void* what, bool ok) {
+#if defined(__SANITIZE_THREAD__)
+  // Every operation was started with the mutex held. The queue orders what was done before with what
+  // follows, but the sanitizer does not see that: the library is not built with it.
+  { const base::mutex_lock lock(mutex_); }
+#endif
+  static_cast<tag*>(what)->done(ok);
+}
+
+bool transport::delivers_here() const noexcept {
+  return std::this_thread::get_id() == thread_.get_id() ||
+         pthread_equal(driver_.load(), pthread_self()) != 0;
+}
+
+// ---- callers that poll ---------------------------------------------------------------------------
+
+drive_outcome transport::drive(drive_ticket& ticket, time_point deadline) {
+  if (ticket.finished()) return drive_outcome::finished;
+  const auto alive = shared_from_this();
+  const bool polls = duty_.begin(ticket);
+  auto outcome = drive_outcome::finished;
+  if (polls) {
+    outcome = poll_for(ticket, deadline);
+  } else {
+    while (!ticket.finished() && outcome == drive_outcome::finished) {
+      const auto now = lease_clock::now();
+      if (now >= deadline) outcome = drive_outcome::deadline_passed;
+      ticket.wait_for(std::min<duration>(deadline - now, longest_sleep));
+    }
+  }
+  duty_.end(polls);
+  return outcome;
+}
+
+drive_outcome transport::poll_for(drive_ticket& ticket, time_point deadline) {
+  const gpr_timespec until =
+      deadline == time_point::max() ? gpr_inf_future(GPR_CLOCK_MONOTONIC) : deadline_at(deadline);
+  if (!ticket.begin_drive(*this)) return drive_outcome::finished;
+  driver_.store(pthread_self());
+  auto outcome = drive_outcome::finished;
+  while (!ticket.finished() && outcome == drive_outcome::finished) {
+    void* next = nullptr;
+    bool ok = false;
+    switch (queue_->AsyncNext(&next, &ok, until)) {
+      case grpc::CompletionQueue::GOT_EVENT:
+        deliver(next, ok);
+        break;
+      case grpc::CompletionQueue::TIMEOUT:
+        outcome = drive_outcome::deadline_passed;
+        break;
+      case grpc::CompletionQueue::SHUTDOWN:
+        outcome = drive_outcome::not_driven;
+        break;
+    }
+  }
+  driver_.store({});
+  ticket.end_drive();
+  return outcome;
+}
+
+void transport::wake() noexcept {
+  // The driver looks at its ticket after all that it did itself.
+  if (pthread_equal(driver_.load(), pthread_self()) != 0) return;
+  const base::mutex_lock lock(mutex_);
+  set_bell(bell_purpose::driver, lease_clock::now());
 }
 
 void transport::close() {
@@ -189,11 +255,12 @@ void transport::close() {
       queue_->Shutdown();
     }
   }
+  duty_.close();
   for (const auto& each : dropped) {
     each->finish(
         {.value = {}, .why = trouble::unknown, .text = "the client was closed", .doubtful = true});
   }
-  if (thread_.joinable() && !on_own_thread()) thread_.join();
+  if (thread_.joinable() && std::this_thread::get_id() != thread_.get_id()) thread_.join();
 }
 
 // ---- requests ------------------------------------------------------------------------------------
@@ -397,30 +464,31 @@ void transport::set_alarm(time_point when) {
   const base::mutex_lock lock(mutex_);
   if (shut_ || when >= armed_) return;
   armed_ = when;
-  auto* const fresh = new bell(shared_from_this(), true);  // NOLINT: owns itself
+  set_bell(bell_purpose::listener, when);
+}
+
+void transport::ring_later(duration after) {
+  set_bell(bell_purpose::reopening, lease_clock::now() + after);
+}
+
+void transport::set_bell(bell_purpose what_for, time_point when) {
+  if (shut_) return;
+  auto* const fresh = new bell(shared_from_this(), what_for);  // NOLINT: owns itself
   bells_.insert(fresh);
   fresh->set(*queue_, when);
 }
 
-void transport::ring_later(duration after) {
-  if (shut_) return;
-  auto* const fresh = new bell(shared_from_this(), false);  // NOLINT: owns itself
-  bells_.insert(fresh);
-  fresh->set(*queue_, lease_clock::now() + after);
-}
-
-void transport::bell_rang(bool for_listener) {
+void transport::bell_rang(bell_purpose what_for) {
   {
     const base::mutex_lock lock(mutex_);
     if (shut_) return;
-    if (for_listener) {
-      armed_ = time_point::max();
-    } else {
+    if (what_for == bell_purpose::listener) armed_ = time_point::max();
+    if (what_for == bell_purpose::reopening) {
       reopening_ = false;
       open_lines();
     }
   }
-  if (for_listener) listener_.alarm_rang();
+  if (what_for == bell_purpose::listener) listener_.alarm_rang();
 }
 
 }  // namespace sallyport::backends::etcd

@@ -1,13 +1,17 @@
 #pragma once
 
+#include "backend_api/backend.hpp"
 #include "backends/etcd/address.hpp"
 #include "backends/etcd/codec.hpp"
+#include "backends/etcd/poll_duty.hpp"
 #include "backends/etcd/speech.hpp"
 #include "base/mutex.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <pthread.h>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,7 +25,7 @@ class Status;
 
 namespace sallyport::backends::etcd {
 
-/// Hears what comes unasked; on the transport's thread.
+/// Hears what comes unasked; from one thread at a time.
 class transport_listener {
  public:
   transport_listener() = default;
@@ -41,9 +45,10 @@ class transport_listener {
 /// Bytes to and from the members of a cluster, by gRPC: requests with one answer, and the two
 /// streams. Knows members, connections and log-ins, but nothing of locks. Members are tried in turn:
 /// one that cannot be reached or does not answer is left for the next.
-/// Thread safety: all members. Answers and reports come on the transport's one thread, without a
-/// mutex.
-class transport final : public std::enable_shared_from_this<transport> {
+/// Thread safety: all members. Answers and reports come one at a time and without a mutex, on the
+/// transport's own thread or on that of a caller which drives.
+class transport final : public std::enable_shared_from_this<transport>,
+                        private backend_api::drive_waker {
  public:
   using answer = std::function<void(const reply<std::string>& said)>;
 
@@ -52,7 +57,7 @@ class transport final : public std::enable_shared_from_this<transport> {
   static base::result<std::shared_ptr<transport>> make(const address& where,
                                                        transport_listener& listener);
   transport(const address& where, transport_listener& listener);
-  ~transport();
+  ~transport() override;
   transport(const transport&) = delete;
   transport& operator=(const transport&) = delete;
 
@@ -69,8 +74,13 @@ class transport final : public std::enable_shared_from_this<transport> {
   /// Ends all I/O; calls that are under way are answered `unknown` first. On return no answer or
   /// report is under way on another thread. May be called from inside one.
   void close() SALLYPORT_EXCLUDES(mutex_);
-  /// Whether the calling thread is the transport's own.
-  [[nodiscard]] bool on_own_thread() const noexcept;
+  /// Whether the calling thread is inside an answer or a report.
+  [[nodiscard]] bool delivers_here() const noexcept;
+  /// As backend::drive. `not_driven` only after close().
+  backend_api::drive_outcome drive(backend_api::drive_ticket& ticket, time_point deadline)
+      SALLYPORT_EXCLUDES(mutex_);
+  /// Somebody waits for what was called just now, and does not drive.
+  void hurry() SALLYPORT_EXCLUDES(mutex_) { duty_.hurry(); }
 
  private:
   class tag;
@@ -82,6 +92,10 @@ class transport final : public std::enable_shared_from_this<transport> {
   struct line;
 
   void run();
+  void deliver(void* what, bool ok) SALLYPORT_EXCLUDES(mutex_);
+  backend_api::drive_outcome poll_for(backend_api::drive_ticket& ticket, time_point deadline)
+      SALLYPORT_EXCLUDES(mutex_);
+  void wake() noexcept override SALLYPORT_EXCLUDES(mutex_);
   base::result<std::monostate> connect(const address& where);
   void start(std::shared_ptr<unary> request) SALLYPORT_EXCLUDES(mutex_);
   void launch(const std::shared_ptr<unary>& request) SALLYPORT_REQUIRES(mutex_);
@@ -100,7 +114,9 @@ class transport final : public std::enable_shared_from_this<transport> {
   void stream_ended(stream& which, const grpc::Status& status) SALLYPORT_EXCLUDES(mutex_);
   void stream_said(stream& which, const std::string& bytes) SALLYPORT_EXCLUDES(mutex_);
   void ring_later(duration after) SALLYPORT_REQUIRES(mutex_);
-  void bell_rang(bool for_listener) SALLYPORT_EXCLUDES(mutex_);
+  enum class bell_purpose : std::uint8_t { listener, reopening, driver };
+  void bell_rang(bell_purpose what_for) SALLYPORT_EXCLUDES(mutex_);
+  void set_bell(bell_purpose what_for, time_point when) SALLYPORT_REQUIRES(mutex_);
 
   transport_listener& listener_;
   const std::string user_;
@@ -108,6 +124,8 @@ class transport final : public std::enable_shared_from_this<transport> {
   const std::unique_ptr<grpc::CompletionQueue> queue_;
   std::vector<std::unique_ptr<member>> members_;  // which ones: constant once open
   std::thread thread_;                            // likewise
+  poll_duty duty_;
+  std::atomic<pthread_t> driver_{};  // the caller that polls; zero: none does
 
   base::mutex mutex_;
   bool shut_ SALLYPORT_GUARDED_BY(mutex_) = false;  // nothing is started any more

@@ -165,8 +165,8 @@ class transport::stream final {
 /// Rings once.
 class transport::bell final : public tag {
  public:
-  bell(std::shared_ptr<transport> whose, bool for_listener)
-      : home_(std::move(whose)), for_listener_(for_listener) {}
+  bell(std::shared_ptr<transport> whose, bell_purpose what_for)
+      : home_(std::move(whose)), what_for_(what_for) {}
   void set(grpc::CompletionQueue& queue, time_point when) {
     alarm_.Set(&queue, deadline_at(when), this);
   }
@@ -177,12 +177,12 @@ class transport::bell final : public tag {
       const base::mutex_lock lock(home_->mutex_);
       home_->bells_.erase(this);
     }
-    home_->bell_rang(for_listener_);
+    home_->bell_rang(what_for_);
   }
 
  private:
   const std::shared_ptr<transport> home_;
-  const bool for_listener_;
+  const bell_purpose what_for_;
   grpc::Alarm alarm_;
 };
 
