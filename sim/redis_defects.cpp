@@ -1,7 +1,5 @@
 #include "sim/redis_defects.hpp"
 
-#if defined(SALLYPORT_PLANTED_DEFECTS)
-
 #include "backends/redis/protocol.hpp"
 #include "backends/redlock/speech.hpp"
 #include "base/check.hpp"
@@ -105,15 +103,3 @@ const std::vector<std::string>& with_defect(const std::vector<std::string>& comm
 }
 
 }  // namespace sallyport::sim
-
-#else
-
-namespace sallyport::sim {
-
-const std::vector<std::string>& with_defect(const std::vector<std::string>& command) {
-  return command;
-}
-
-}  // namespace sallyport::sim
-
-#endif

@@ -60,11 +60,17 @@ enum class defect {
   zookeeper_leaving_given_up,     ///< who has left unheard is forgotten when nobody asks again
 };
 
+// Two functions of different names to the linker: the simulator's objects, which have the switch, are linked with the
+// product's, which have none.
 #if defined(SALLYPORT_PLANTED_DEFECTS)
+inline namespace breakable {
 inline defect planted_defect = defect::none;  // set before a simulation starts, by its only thread
 inline bool planted(defect which) noexcept { return planted_defect == which; }
+}  // namespace breakable
 #else
+inline namespace whole {
 constexpr bool planted(defect) noexcept { return false; }
+}  // namespace whole
 #endif
 
 }  // namespace sallyport::base
