@@ -10,6 +10,7 @@
 # repository's root ("sim/world.hpp"). PUBLIC_API keeps src/ out of sight: of a library's users, or of a program.
 
 include_guard(GLOBAL)
+include(sallyport_precompiled)
 
 find_path(SALLYPORT_TL_EXPECTED_DIR tl/expected.hpp)
 if(NOT SALLYPORT_TL_EXPECTED_DIR)
@@ -97,9 +98,16 @@ function(sallyport_label_test name)
 endfunction()
 
 # What tests compile with: they are read once and run for a moment, so optimising them costs more than it gives. The
-# code under test keeps the preset's flags.
-function(sallyport_compile_as_test target)
+# code under test keeps the preset's flags. The same flags for programs and for the libraries of tests, which no module is
+# made of.
+function(sallyport_set_test_flags target)
   target_compile_options(${target} PRIVATE -O0 -g1)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+endfunction()
+
+function(sallyport_compile_as_test target)
+  sallyport_set_test_flags(${target})
+  sallyport_use_precompiled(${target})
 endfunction()
 
 # Tests load the modules of the build, wherever they are started from (tests/modules/use_built_modules.cpp).
