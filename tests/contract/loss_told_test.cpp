@@ -1,6 +1,7 @@
 #include "tests/contract/kit/contract_test.hpp"
 
 #include <atomic>
+#include <mutex>
 #include <stop_token>
 #include <thread>
 

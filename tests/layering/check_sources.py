@@ -3,13 +3,16 @@
 usage: check_sources.py ROOT      check the tree; exit 1 and print `path:line: rule: why` for each violation
        check_sources.py --self-test    prove on small made-up trees that every rule can fail, and when it must not
 
-The rules: who may include whom (LAYERS), calls that only some places may make (BANNED), and the shape of headers.
+The rules: who may include whom (LAYERS), calls that only some places may make (BANNED), the shape of headers, and which
+headers of the standard library have to be included (standard_includes).
 """
 
 import pathlib
 import re
 import sys
 from typing import NamedTuple
+
+import standard_includes
 
 SOURCE_FOLDERS = ("include", "src", "cli", "gateway", "examples", "sim", "bench", "tests")
 SOURCE_SUFFIXES = (".hpp", ".cpp", ".h", ".cc")
@@ -331,6 +334,28 @@ def check_shape(path, source):
         yield Violation(path, 1, "pragma-once", "a header's first line is #pragma once")
 
 
+def included_by(path, files, known):
+    """All headers that are not ours and that `path` includes, itself or through headers of ours."""
+    if path in known:
+        return known[path]
+    known[path] = headers = set()  # ends circles
+    for angled, quoted in INCLUDE.findall(without_comments(files[path])):
+        ours = f"include/{angled}" if angled.startswith("sallyport/") else quoted and resolve(path, quoted, files)
+        if ours in files:
+            headers |= included_by(ours, files, known)
+        elif angled:
+            headers.add(angled)
+    return headers
+
+
+def check_standard_includes(files):
+    known = {}
+    for path in sorted(files):
+        code = code_only(files[path])
+        for position, what, headers in standard_includes.missing(included_by(path, files, known), code):
+            yield Violation(path, line_of(code, position), "missing-include", f"{what} needs <{headers[0]}>")
+
+
 def check(files):
     """All violations in a tree given as {path: text}."""
     for path in sorted(files):
@@ -364,7 +389,7 @@ def main(arguments):
     if not any(path.startswith("src/base/") for path in files):
         print(f"{arguments[0]} has no src/base: not the root of the sources", file=sys.stderr)
         return 64
-    violations = list(check(files))
+    violations = [*check(files), *check_standard_includes(files)]
     for violation in violations:
         print(violation)
     print(f"{len(files)} files read, {len(violations)} violations")

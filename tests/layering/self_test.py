@@ -186,6 +186,27 @@ MUST_PASS = [
     ("src/base/random.cpp", 'std::random_device device;\n'),
 ]
 
+# (sources of one tree, the paths in which an include is missing).
+STANDARD_INCLUDES = [
+    ({"src/core/a.cpp": "std::vector<int> numbers;\n"}, ["src/core/a.cpp"]),
+    ({"src/core/a.cpp": "#include <vector>\nstd::vector<int> numbers;\n"}, []),
+    ({"src/core/a.cpp": "#include <algorithm>\n// std::vector\nauto s = \"std::map\";\n"}, []),
+    ({"src/core/a.cpp": "bool f() { return std::ranges::any_of(all, &one::is); }\n"}, ["src/core/a.cpp"]),
+    ({"src/core/a.cpp": "#include <string>\nstd::string_view text;\n"}, []),
+    ({"src/core/a.cpp": "#include <string_view>\nstd::string text;\n"}, ["src/core/a.cpp"]),
+    ({"src/base/a_test.cpp": "TEST(A, Is) { EXPECT_TRUE(f()); }\n"}, ["src/base/a_test.cpp"]),
+    ({"src/base/a_test.cpp": "#include <gmock/gmock.h>\nTEST(A, Is) { EXPECT_TRUE(f()); }\n"}, []),
+    ({"src/base/a.cpp": "tl::unexpected<int> none(1);\n"}, ["src/base/a.cpp"]),
+    (  # through a header of ours, and that of another one
+        {
+            "include/sallyport/b.hpp": "#pragma once\n#include <map>\n",
+            "src/core/a.hpp": "#pragma once\n#include <sallyport/b.hpp>\n",
+            "src/core/a.cpp": '#include "core/a.hpp"\nstd::map<int, int> table;\nstd::set<int> numbers;\n',
+        },
+        ["src/core/a.cpp"],
+    ),
+]
+
 
 def run():
     failures = 0
@@ -199,6 +220,11 @@ def run():
         if found:
             failures += 1
             print(f"reported without reason: {path}: {source!r}\n  found: {found}")
+    for tree, paths in STANDARD_INCLUDES:
+        found = [v.path for v in check_sources.check_standard_includes(tree)]
+        if found != paths:
+            failures += 1
+            print(f"includes are missing in {paths}: {tree}\n  found: {found}")
     untested = {ban.rule for ban in check_sources.BANNED} | {"include", "pragma-once"}
     untested -= {rule for _, _, _, rule in MUST_FAIL}
     for rule in sorted(untested):

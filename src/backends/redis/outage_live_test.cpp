@@ -1,6 +1,7 @@
 #include "backends/redis/test_live_store.hpp"
 #include "tests/kit/shifted_clock.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <stop_token>
 #include <vector>
