@@ -59,6 +59,7 @@ function(sallyport_add_library name)
   else()
     add_library(${name} STATIC ${arg_SOURCES})
     sallyport_set_compile_options(${name})
+    sallyport_precompile_library(${name})
     set(visible PUBLIC)
     set(hidden PUBLIC)
     if(arg_PUBLIC_API)
@@ -107,7 +108,7 @@ endfunction()
 
 function(sallyport_compile_as_test target)
   sallyport_set_test_flags(${target})
-  sallyport_use_precompiled(${target})
+  sallyport_precompile_test(${target})
 endfunction()
 
 # Tests load the modules of the build, wherever they are started from (tests/modules/use_built_modules.cpp).
