@@ -43,6 +43,7 @@ mkdir -p "$logs" "$root/build/tmp"
 export LC_ALL=C
 export TMPDIR=$root/build/tmp
 export CCACHE_DIR=$root/build/ccache CCACHE_MAXSIZE=1G
+export CCACHE_SLOPPINESS=pch_defines,time_macros  # without, it leaves alone what uses precompiled headers
 unset CPPFLAGS CXXFLAGS LDFLAGS GTEST_FILTER GTEST_SHARD_INDEX GTEST_TOTAL_SHARDS
 unset ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS
 
