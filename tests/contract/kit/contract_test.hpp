@@ -61,7 +61,9 @@ template <class Call>
 
 [[nodiscard]] std::size_t holder_count(const client& store, const lock_name& name);
 [[nodiscard]] std::size_t waiter_count(const client& store, const lock_name& name);
-/// Waits until so many contenders stand in the store's queue.
+/// Whether the store lists so many locks. One that does not list any has to say so.
+[[nodiscard]] testing::AssertionResult lists(const client& store, std::size_t count);
+/// Waits until so many contenders stand in the store's queue; where nobody can tell, for a moment.
 [[nodiscard]] testing::AssertionResult waiters_become(const client& store, const lock_name& name,
                                                       std::size_t count);
 /// Waits until the store shows neither holders nor waiters nor tombstones of the name.

@@ -50,6 +50,8 @@ struct store_under_test {
   bool clients_share = true;
   /// Other processes of this machine that open the same address see the same locks.
   bool processes_share = false;
+  /// who() tells who waits. Where it does not, tests that need a waiter give it a moment to begin.
+  bool shows_waiters = true;
   /// An address of the same kind where nobody answers; empty: this store can't be out of reach.
   std::optional<std::string> unreachable_address;
 };
