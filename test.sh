@@ -57,7 +57,7 @@ packages=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler
   libevent-2.1-7 libsasl2-2
   libzookeeper-mt-dev zookeeper openjdk-17-jdk-headless libcurator-recipes-java
-  python3 python3-kazoo python3-redis pkg-config util-linux
+  python3 python3-kazoo python3-pymemcache python3-redis pkg-config util-linux
   spin
 )
 # Unpacked into build/unpacked and not installed: etcd's and memcached's would bring services along. Those of golang have the

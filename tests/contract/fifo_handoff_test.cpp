@@ -212,11 +212,12 @@ TEST_F(FifoHandOff, ATryDoesNotBargeInBetweenReleaseAndWaiter) {
     });
     ASSERT_TRUE(waiters_become(watching, "door", 1));
     held->release();
-    const auto barged = barging.try_acquire();
+    auto barged = barging.try_acquire();
     leave.raise();
 
     EXPECT_FALSE(claims().direct_handoff && barged);
     EXPECT_FALSE(gate.try_acquire() && barged);
+    barged.reset();
     EXPECT_TRUE(waiter.get());
   }
 }

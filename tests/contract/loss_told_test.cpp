@@ -98,7 +98,7 @@ TEST_F(LossTold, ABrokenHolderIsTold) {
   const auto held = lock.acquire();
   const auto gone = held.lost();
 
-  admin.break_lock("door", held.token(), break_style::safe);
+  admin.break_lock("door", observed_token(admin, "door"), break_style::safe);
 
   EXPECT_TRUE(eventually([&] { return gone.stop_requested(); }));
   EXPECT_FALSE(held.valid());
@@ -110,7 +110,7 @@ TEST_F(LossTold, ALostLeaseNeverBecomesValidAgain) {
   const auto length = 2 * short_lease();
   mutex lock{open("holder"), "door", {.lease_length = length, .local_turns = 1}};
   auto held = lock.acquire();
-  admin.break_lock("door", held.token(), break_style::at_once);
+  admin.break_lock("door", observed_token(admin, "door"), break_style::at_once);
   ASSERT_TRUE(becomes_lost(held));
 
   // Several renewals would have been confirmed in this time.

@@ -55,11 +55,13 @@ TEST_F(LostWakeUp, AWaitThatOutlivesManyHeartbeatsKeepsItsPlace) {
   auto held = gate.acquire();
   background one([&] {
     const auto mine = first.try_acquire_for(patience);
+    if (mine && !mine->fenced()) return fencing_token{1};
     return mine ? mine->token() : fencing_token{};
   });
   ASSERT_TRUE(waiters_become(watching, "door", 1));
   background two([&] {
     const auto mine = second.try_acquire_for(patience);
+    if (mine && !mine->fenced()) return fencing_token{1};
     return mine ? mine->token() : fencing_token{};
   });
   ASSERT_TRUE(waiters_become(watching, "door", 2));

@@ -55,7 +55,7 @@ TEST_F(OwnerOnly, ABrokenLockIsNotRecreatedByRenewals) {
   mutex mine{open("one"), "door", {.lease_length = length, .local_turns = 1}};
   const auto broken = mine.acquire();
 
-  two.break_lock("door", broken.token(), break_style::at_once);
+  two.break_lock("door", observed_token(two, "door"), break_style::at_once);
 
   EXPECT_TRUE(becomes_lost(broken));
   EXPECT_FALSE(two.who("door"));
@@ -70,7 +70,7 @@ TEST_F(OwnerOnly, ABrokenHoldersRenewalsDoNotTouchTheNextHolder) {
   mutex mine{open("one"), "door", {.lease_length = length, .local_turns = 1}};
   mutex theirs{two, "door", lasting()};
   auto broken = mine.acquire();
-  two.break_lock("door", broken.token(), break_style::at_once);
+  two.break_lock("door", observed_token(two, "door"), break_style::at_once);
   const auto next = theirs.try_acquire_for(patience);
   ASSERT_TRUE(next);
 

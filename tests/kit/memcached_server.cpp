@@ -164,10 +164,18 @@ std::unique_ptr<memcached_probe> memcached_server::probe() const {
 
 std::vector<std::string> memcached_server::keys() const {
   std::vector<std::string> all;
-  for (const std::string& each : probe()->lines_until_end("lru_crawler metadump all")) {
-    if (!each.starts_with("key=")) throw kit_error("memcached says '" + each + "'");
-    // Keys are percent-encoded there; ours are plain or end in digits.
-    all.push_back(each.substr(4, each.find(' ') - 4));
+  const auto from = probe();
+  std::string line;
+  // The crawler also walks by itself, and says BUSY then.
+  const bool walks = eventually([&] {
+    line = from->ask("lru_crawler metadump all");
+    return !line.starts_with("BUSY");
+  });
+  if (!walks) throw kit_error("memcached's crawler is busy");
+  for (; line != "END"; line = from->line()) {
+    if (!line.starts_with("key=")) throw kit_error("memcached says '" + line + "'");
+    // Keys are percent-encoded there.
+    all.push_back(line.substr(4, line.find(' ') - 4));
   }
   return all;
 }

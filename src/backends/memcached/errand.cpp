@@ -244,8 +244,8 @@ errand_step who_errand::heard(const reply& said) {
   } else {
     holder_info holder;
     holder.remaining = remaining;
-    holder.token = fencing_token{what ? token_of(*what, said.cas) : said.cas};
     if (what) {
+      holder.token = fencing_token{token_of(*what, said.cas)};
       holder.host = what->host;
       holder.pid = what->pid;
       holder.label = what->label;
@@ -289,18 +289,18 @@ errand_step break_errand::heard(const reply& said) {
 
 errand_step break_errand::judge(const reply& said) {
   auto what = from_value(said.value);
-  if (what && what->closed) return fail(errc::no_such_lock, "nobody holds it; it is still closed");
-  const std::uint64_t token = what ? token_of(*what, said.cas) : said.cas;
+  if (!what) {
+    return fail(errc::not_supported,
+                "the item belongs to another client than Sallyport's: end it there, or delete it");
+  }
+  if (what->closed) return fail(errc::no_such_lock, "nobody holds it; it is still closed");
+  const std::uint64_t token = token_of(*what, said.cas);
   if (fencing_token{token} != observed_) {
     return fail(errc::token_mismatch, "it is held under another token by now");
   }
   if (!once_more()) return fail(errc::unavailable, std::string(restless));
   if (mode_ == break_mode::at_once) return remove(said.cas);
-  if (said.seconds < 0) {
-    return fail(errc::not_supported,
-                "the holder's item never ends, so there is no time to wait for; break it at once");
-  }
-  record stone = what.value_or(record{});
+  record stone = std::move(*what);
   stone.closed = true;
   stone.holder = {};
   stone.token = token;

@@ -31,15 +31,15 @@ inline constexpr std::size_t longest_prefix = 128;
 struct record {
   lock_kind kind = lock_kind::mutex;
   bool closed = false;  ///< a tombstone: the grant was broken, and nobody enters before its time
-  backend_api::holder_id holder;
+  backend_api::holder_id holder = {};
   /// Zero: the item's own CAS is the token, which is so until the first renewal.
   std::uint64_t token = 0;
   std::uint32_t local_waiters = 0;
   std::int64_t since_ms = 0;  ///< by the holder's wall clock; for people
   std::int64_t pid = 0;
-  std::string host;
-  std::string label;
-  std::string value;  ///< of an election
+  std::string host = {};
+  std::string label = {};
+  std::string value = {};  ///< of an election
 
   friend bool operator==(const record&, const record&) = default;
 };

@@ -59,8 +59,8 @@ struct reply {
   meta_outcome found = meta_outcome::absent;
   std::uint64_t cas = 0;
   std::int64_t seconds = 0;  ///< until it expires, by the server's count; -1: never
-  std::string value;
-  std::string why;
+  std::string value = {};
+  std::string why = {};
 };
 
 /// One answer line with what follows it, as it stands in the stream.

@@ -33,6 +33,10 @@ std::size_t waiter_count(const client& store, const lock_name& name) {
   return seen ? seen->waiters.size() : 0;
 }
 
+fencing_token observed_token(const client& store, const lock_name& name) {
+  return store.who(name).value().holders.at(0).token;
+}
+
 testing::AssertionResult lists(const client& store, std::size_t count) {
   if (!the_store().claims.lists) {
     if (error_of([&] { (void)store.list(); }) == errc::not_supported) {

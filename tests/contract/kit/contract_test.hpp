@@ -61,6 +61,9 @@ template <class Call>
 
 [[nodiscard]] std::size_t holder_count(const client& store, const lock_name& name);
 [[nodiscard]] std::size_t waiter_count(const client& store, const lock_name& name);
+/// The token under which the store knows the holder: what break_lock compares, also where it is no
+/// fence.
+[[nodiscard]] fencing_token observed_token(const client& store, const lock_name& name);
 /// Whether the store lists so many locks. One that does not list any has to say so.
 [[nodiscard]] testing::AssertionResult lists(const client& store, std::size_t count);
 /// Waits until so many contenders stand in the store's queue; where nobody can tell, for a moment.
