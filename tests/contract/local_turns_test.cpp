@@ -99,7 +99,6 @@ class busy_client {
 };
 
 TEST_F(LocalTurns, AnotherClientIsServedAfterAtMostThatManyTurns) {
-  if (!claims().fifo) return;  // who asks first enters, and a busy client asks first
   constexpr std::uint32_t bound = 6;
   const auto watching = open("watching");
   mutex ours{
@@ -136,7 +135,6 @@ TEST_F(LocalTurns, AnotherClientIsServedAfterAtMostThatManyTurns) {
 }
 
 TEST_F(LocalTurns, AnotherClientIsServedAfterAtMostThatLong) {
-  if (!claims().fifo) return;  // who asks first enters, and a busy client asks first
   mutex ours{
       open("busy"), "door", {.lease_length = 60s, .local_turns = 100'000, .local_turn_time = 50ms}};
   mutex theirs{open("other"), "door", lasting()};

@@ -178,6 +178,7 @@ errand_step leave_errand::heard(const reply& said) {
   switch (said.found) {
     case meta_outcome::done:
       verdict = leave_answer::left;
+      wanted = said.fetched;
       return {};
     case meta_outcome::absent:
       verdict = leave_answer::not_there;

@@ -34,7 +34,11 @@ inline constexpr unsigned most_rounds = 8;
 /// When a waiter is to ask again: jittered, growing to longest_poll. `draw` is in [0, 1).
 [[nodiscard]] duration poll_pause(unsigned polls, double draw);
 inline constexpr std::chrono::milliseconds first_poll{10};
-inline constexpr std::chrono::milliseconds longest_poll{250};
+inline constexpr std::chrono::milliseconds longest_poll{100};
+/// A client that leaves a lock for which others have asked does not wait for it again before this,
+/// so that each of them has asked once. Otherwise one that comes again and again would always be
+/// first, and the others would never see the lock free.
+inline constexpr std::chrono::milliseconds courtesy{longest_poll + std::chrono::milliseconds{20}};
 
 /// What a client knows of a grant of its own: it saves the reading before a renewal or release. The
 /// CAS counts only on the connection that told it: another connection may lead to a server that was
@@ -150,6 +154,7 @@ class leave_errand final : public errand {
   errand_step heard(const reply& said) override;
 
   base::result<backend_api::leave_answer> verdict;
+  bool wanted = false;  ///< somebody has asked for the lock meanwhile
 
  private:
   backend_api::holder_id holder_;

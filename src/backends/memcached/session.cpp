@@ -5,6 +5,7 @@
 #include <sallyport/error.hpp>
 #include <sallyport/lease_clock.hpp>
 
+#include <algorithm>
 #include <array>
 #include <type_traits>
 #include <utility>
@@ -182,6 +183,25 @@ void session::forget(const holder_id& who) {
   contenders_.erase(found);
 }
 
+void session::yield(const std::string& key) {
+  const time_point now = lease_clock::now();
+  const base::mutex_lock lock(mutex_);
+  if (yielded_.size() >= most_yielded) {
+    std::erase_if(yielded_, [&](const auto& each) { return each.second <= now; });
+  }
+  if (yielded_.size() < most_yielded) yielded_[key] = now + courtesy;
+}
+
+duration session::yielding(const std::string& key) {
+  const base::mutex_lock lock(mutex_);
+  if (yielded_.empty()) return duration::zero();
+  const auto found = yielded_.find(key);
+  if (found == yielded_.end()) return duration::zero();
+  const duration left = found->second - lease_clock::now();
+  if (left <= duration::zero()) yielded_.erase(found);
+  return std::max(left, duration::zero());
+}
+
 record session::card_for(const acquire_request& request) const {
   return {.kind = request.kind,
           .holder = request.holder,
@@ -207,9 +227,17 @@ void session::acquire(const acquire_request& request) {
         if (request.may_wait) pause = poll_pause(mine.polls, random_.unit());
       }
       if (!request.driven) hearing_.be_heard();
+      std::string key = key_of(address_.prefix, request.name);
+      if (request.may_wait) {
+        if (const duration others_first = yielding(key); others_first > duration::zero()) {
+          listener_.acquire_answered(request.holder,
+                                     backend_api::waiting{.ask_again_after = others_first});
+          return;
+        }
+      }
       carry<acquire_errand>(
           std::make_unique<acquire_errand>(
-              acquire_errand::question{.key = key_of(address_.prefix, request.name),
+              acquire_errand::question{.key = std::move(key),
                                        .mine = card_for(request),
                                        .lease_length = request.lease_length,
                                        .may_wait = request.may_wait,
@@ -299,12 +327,13 @@ void session::leave(const leave_request& request) {
       auto grant = known(request.holder, number);
       // Whatever comes of it, what is known now is not true any more.
       forget(request.holder);
+      std::string key = key_of(address_.prefix, request.name);
       carry<leave_errand>(
-          std::make_unique<leave_errand>(key_of(address_.prefix, request.name), request.holder,
-                                         std::move(grant)),
-          request.answer_by, number,
-          [this, who = request.holder](leave_errand& what, std::optional<base::failure> trouble,
-                                       std::uint64_t) {
+          std::make_unique<leave_errand>(key, request.holder, std::move(grant)), request.answer_by,
+          number,
+          [this, who = request.holder, key](leave_errand& what,
+                                            std::optional<base::failure> trouble, std::uint64_t) {
+            if (!trouble && what.wanted) yield(key);
             listener_.leave_answered(
                 who, trouble ? tl::unexpected(std::move(*trouble)) : std::move(what.verdict));
           });

@@ -70,6 +70,8 @@ class session final : public std::enable_shared_from_this<session>,
   void connected() override SALLYPORT_EXCLUDES(mutex_);
   void disconnected(const base::failure& why) override SALLYPORT_EXCLUDES(mutex_);
 
+  /// How many keys are left to others at the same time; more are not.
+  static constexpr std::size_t most_yielded = 1024;
   /// How long set_value, who and break_lock wait.
   static constexpr duration housekeeping_patience = std::chrono::seconds{5};
 
@@ -113,6 +115,9 @@ class session final : public std::enable_shared_from_this<session>,
   void acquired(const backend_api::holder_id& who, acquire_errand& what,
                 std::optional<base::failure> trouble, std::uint64_t number);
   void renew_one(const backend_api::renew_request& request);
+  void yield(const std::string& key) SALLYPORT_EXCLUDES(mutex_);
+  /// For how long others go first; zero: not at all.
+  [[nodiscard]] duration yielding(const std::string& key) SALLYPORT_EXCLUDES(mutex_);
 
   const address address_;
   backend_api::events& listener_;
@@ -127,6 +132,8 @@ class session final : public std::enable_shared_from_this<session>,
   base::mutex mutex_;
   base::random random_ SALLYPORT_GUARDED_BY(mutex_);
   std::unordered_map<backend_api::holder_id, standing> contenders_ SALLYPORT_GUARDED_BY(mutex_);
+  /// Keys that others have asked for when we left, and until when they go first.
+  std::unordered_map<std::string, time_point> yielded_ SALLYPORT_GUARDED_BY(mutex_);
   std::optional<server_facts> server_ SALLYPORT_GUARDED_BY(mutex_);  // the last that greeted us
   bool restarted_ SALLYPORT_GUARDED_BY(mutex_) = false;  // ... is another process than before
   std::optional<base::failure> trouble_ SALLYPORT_GUARDED_BY(mutex_);

@@ -24,7 +24,7 @@ bool read_number(std::string_view text, Number& into) {
 
 wire_command storing(std::string_view command, std::string_view key, std::string_view value,
                      std::int64_t seconds, std::uint64_t cas) {
-  wire_command out = read_item(key);
+  wire_command out = peek_item(key);
   out.store.reserve(key.size() + value.size() + 64);
   out.store.append(command).append(" ").append(key).append(" 0 ");
   append_number(out.store, static_cast<std::uint64_t>(seconds));
@@ -58,6 +58,12 @@ wire_command read_item(std::string_view key) {
   return out;
 }
 
+wire_command peek_item(std::string_view key) {
+  wire_command out = read_item(key);
+  out.meta.append(" u");
+  return out;
+}
+
 wire_command add_item(std::string_view key, std::string_view value, std::int64_t seconds) {
   return storing("add", key, value, seconds, 0);
 }
@@ -69,6 +75,7 @@ wire_command replace_item(std::string_view key, std::string_view value, std::int
 
 wire_command delete_item(std::string_view key, std::uint64_t cas) {
   wire_command out;
+  out.store.append("mg ").append(key).append(" h u\r\n");
   out.meta.append("md ").append(key).append(" C");
   append_number(out.meta, cas);
   return out;
@@ -125,6 +132,8 @@ base::result<bool> reply_builder::take_store(const answer_line& line) {
     made_.stored = store_outcome::exists;
   } else if (line.text == "NOT_FOUND") {
     made_.stored = store_outcome::not_found;
+  } else if (line.text == "HD h0" || line.text == "HD h1" || line.text == "EN") {
+    made_.fetched = line.text == "HD h1";
   } else if (line.text.starts_with("SERVER_ERROR")) {
     made_.stored = store_outcome::refused;
     made_.why = line.text;

@@ -11,21 +11,27 @@
 /// The text protocol of memcached, as far as locks need it, as bytes in memory: no I/O here.
 namespace sallyport::backends::memcached {
 
-/// What is said in one piece. At most one line that stores (with its data), then exactly one meta
-/// line, which carries a tag, so that an answer that belongs to something else is recognised.
+/// What is said in one piece. At most one line that stores (with its data) or asks for the mark, then
+/// exactly one meta line, which carries a tag, so that an answer that belongs to something else is
+/// recognised.
 ///
 /// Storing is done by the old commands, `add` and `cas`. When the server has no memory for the new
 /// item, the meta command `ms` deletes the item that is there, also in its mode "add" and with a CAS
 /// that does not match: a contender would take the lock from its holder.
 struct wire_command {
-  std::string store;  ///< whole, with its data; empty: nothing is stored
+  std::string store;  ///< whole, with its data; empty: there is none
   std::string meta;   ///< without tag and line end
 
   [[nodiscard]] std::size_t size() const noexcept { return store.size() + meta.size() + 24; }
 };
 
+/// Who looks at an item marks it as fetched; a holder that looks at its own does not. So a holder
+/// that leaves learns whether anybody has asked for the lock since it was granted or renewed.
+///
 /// REQUIRES of all: `key` is one that key_of() made. `seconds` are counted from now, 1 to 30 days.
 [[nodiscard]] wire_command read_item(std::string_view key);
+/// Leaves no mark.
+[[nodiscard]] wire_command peek_item(std::string_view key);
 [[nodiscard]] wire_command add_item(std::string_view key, std::string_view value,
                                     std::int64_t seconds);
 [[nodiscard]] wire_command replace_item(std::string_view key, std::string_view value,
@@ -61,6 +67,7 @@ struct reply {
   std::int64_t seconds = 0;  ///< until it expires, by the server's count; -1: never
   std::string value = {};
   std::string why = {};
+  bool fetched = false;  ///< deleting: somebody has looked at the item
 };
 
 /// One answer line with what follows it, as it stands in the stream.

@@ -29,13 +29,13 @@ std::vector<answer_line> lines_of(std::string_view bytes, std::size_t at_a_time)
 TEST(Commands, AreOneLineThatStoresAndOneThatIsTagged) {
   std::string bytes;
   append_command(bytes, add_item("door", "a value", 32), 5);
-  EXPECT_EQ(bytes, "add door 0 32 7\r\na value\r\nmg door c t v O5\r\n");
+  EXPECT_EQ(bytes, "add door 0 32 7\r\na value\r\nmg door c t v u O5\r\n");
   bytes.clear();
   append_command(bytes, replace_item("door", "x", 3, 18446744073709551615U), 6);
-  EXPECT_EQ(bytes, "cas door 0 3 1 18446744073709551615\r\nx\r\nmg door c t v O6\r\n");
+  EXPECT_EQ(bytes, "cas door 0 3 1 18446744073709551615\r\nx\r\nmg door c t v u O6\r\n");
   bytes.clear();
   append_command(bytes, delete_item("door", 9), 7);
-  EXPECT_EQ(bytes, "md door C9 O7\r\n");
+  EXPECT_EQ(bytes, "mg door h u\r\nmd door C9 O7\r\n");
 }
 
 TEST(Lines, AreCutWhereverTheBytesAreCut) {
@@ -69,6 +69,15 @@ TEST(Replies, ArePutTogetherFromTheirLines) {
   EXPECT_EQ(said.cas, 9U);
   EXPECT_EQ(said.seconds, -1);
   EXPECT_EQ(said.value, "x");
+}
+
+TEST(Replies, ToADeletionTellWhetherTheItemWasFetched) {
+  for (const char* const mark : {"HD h0", "HD h1", "EN"}) {
+    reply_builder builder(4, true);
+    EXPECT_FALSE(builder.take({.text = mark, .value = {}}).value());
+    EXPECT_TRUE(builder.take({.text = "HD O4", .value = {}}).value());
+    EXPECT_EQ(builder.finished().fetched, std::string_view(mark) == "HD h1");
+  }
 }
 
 TEST(Replies, OfOthersAreNotTaken) {
