@@ -51,7 +51,7 @@ memcached_probe::memcached_probe(const std::string& unix_path) {
 memcached_probe::~memcached_probe() { ::close(socket_); }
 
 std::string memcached_probe::line() {
-  const auto until = lease_clock::now() + patience;
+  const auto until = lease_clock::now() + within_;
   for (;;) {
     const auto end = rest_.find("\r\n");
     if (end != std::string::npos) {
@@ -162,20 +162,27 @@ std::unique_ptr<memcached_probe> memcached_server::probe() const {
   return made;
 }
 
-std::vector<std::string> memcached_server::keys() const {
-  std::vector<std::string> all;
+std::vector<std::string> memcached_server::walk() const {
   const auto from = probe();
-  std::string line;
-  // The crawler also walks by itself, and says BUSY then.
-  const bool walks = eventually([&] {
-    line = from->ask("lru_crawler metadump all");
-    return !line.starts_with("BUSY");
-  });
-  if (!walks) throw kit_error("memcached's crawler is busy");
-  for (; line != "END"; line = from->line()) {
+  // The crawler walks by itself, too. It says BUSY then, and sometimes nothing at all.
+  from->set_patience(std::chrono::seconds{1});
+  std::vector<std::string> all;
+  for (std::string line = from->ask("lru_crawler metadump all"); line != "END";
+       line = from->line()) {
     if (!line.starts_with("key=")) throw kit_error("memcached says '" + line + "'");
     // Keys are percent-encoded there.
     all.push_back(line.substr(4, line.find(' ') - 4));
+  }
+  return all;
+}
+
+std::vector<std::string> memcached_server::keys() const {
+  std::vector<std::string> all;
+  if (!eventually([&] {
+        all = walk();
+        return true;
+      })) {
+    throw kit_error("memcached does not tell its keys");
   }
   return all;
 }

@@ -40,14 +40,16 @@ class memcached_probe {
 
   /// Sends this, with a line end, and returns the first line of the answer, without its own.
   std::string ask(std::string_view line);
-  /// The next line. Throws kit_error when none comes.
+  /// The next line. Throws kit_error when none comes in time.
   std::string line();
+  void set_patience(lease_clock::duration within) { within_ = within; }
   /// Lines until one that is `END`, without it.
   std::vector<std::string> lines_until_end(std::string_view line);
 
  private:
   int socket_ = -1;
   std::string rest_;
+  lease_clock::duration within_ = patience;
 };
 
 /// A memcached of this machine, with a folder and a port of its own, on 127.0.0.1; as another user
@@ -87,6 +89,8 @@ class memcached_server {
   [[nodiscard]] std::uint64_t stat(std::string_view name) const;
 
  private:
+  [[nodiscard]] std::vector<std::string> walk() const;
+
   const memcached_options options_;
   const temporary_folder folder_{"memcached"};
   const free_port port_;

@@ -55,7 +55,7 @@ LAYERS = {
 }
 BACKEND_LAYER = {"backend_api", "base", "net", "include", "std", "system", "tl"}
 # Libraries of a backend, where they are few enough to name; any other backend may use any library.
-BACKEND_LIBRARIES = {"memory": set(), "local": {"lmdb"}, "etcd": set(), "zookeeper": set()}
+BACKEND_LIBRARIES = {"memory": set(), "local": {"lmdb"}, "etcd": set(), "zookeeper": set(), "memcached": set()}
 # Backends never see each other, but for this one, which is made of the other.
 BACKEND_COMPOSITION = {"redlock": {"backends/redis"}}
 # Base knows no locks, but it is the home of clocks: it defines the public lease_clock. The
@@ -67,6 +67,8 @@ FILE_EXTRAS = {
     "src/backends/etcd/transport.cpp": {"grpc", "grpcpp"},
     "src/backends/etcd/transport_parts.hpp": {"grpc", "grpcpp"},
     "src/backends/etcd/codec.cpp": {"etcd"},
+    # The digest of names that are no keys.
+    "src/backends/memcached/record.cpp": {"openssl"},
     # ZooKeeper's library is seen by one file; the rest is values.
     "src/backends/zookeeper/wire.cpp": {"zookeeper"},
     "sim/redis/lua_values.cpp": {"lua"},
@@ -205,7 +207,8 @@ BANNED = (
         re.compile(r"\blease_clock\s*::\s*now\b"),
         # It waits, and is no state machine.
         lambda path: path == "src/backend_api/hearing.cpp"
-        or not under("src/core/", "src/backend_api/", "src/backends/zookeeper/contention", "sim/")(path),
+        or not under("src/core/", "src/backend_api/", "src/backends/zookeeper/contention",
+                     "src/backends/memcached/errand", "sim/")(path),
         "state machines and the simulator are told the time; they never read it",
     ),
     Ban(
