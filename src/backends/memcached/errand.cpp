@@ -67,15 +67,16 @@ duration poll_pause(unsigned polls, double draw) {
 acquire_errand::acquire_errand(question asked)
     : errand(asked.key), verdict(held{}), asked_(std::move(asked)) {}
 
-errand_step acquire_errand::begin() {
-  if (asked_.asked_before) return begin_by_reading();
-  return {.say = add_item(key_, to_value(asked_.mine), seconds_for(asked_.lease_length))};
+errand_step acquire_errand::begin() { return asked_.asked_before ? begin_by_reading() : add(); }
+
+errand_step acquire_errand::add() {
+  value_ = to_value(asked_.mine);
+  return {.say = add_item(key_, value_, seconds_for(asked_.lease_length))};
 }
 
 errand_step acquire_errand::heard(const reply& said) {
   if (said.stored != store_outcome::none) return heard_store(said);
-  if (said.found == meta_outcome::item) return judge(said);
-  return {.say = add_item(key_, to_value(asked_.mine), seconds_for(asked_.lease_length))};
+  return said.found == meta_outcome::item ? judge(said) : add();
 }
 
 errand_step acquire_errand::heard_store(const reply& said) {
@@ -83,11 +84,11 @@ errand_step acquire_errand::heard_store(const reply& said) {
     verdict = tl::unexpected(refused_to_store(said));
     return {};
   }
-  if (said.stored == store_outcome::stored) {
-    if (auto mine = owned(said, asked_.mine.holder)) {
-      // By our own count, which begins before the sending: the item's time is longer.
-      return grant(*mine, said, asked_.lease_length);
-    }
+  // The id is in it, so nobody else writes the same.
+  if (said.stored == store_outcome::stored && said.found == meta_outcome::item &&
+      said.value == value_) {
+    // By our own count, which begins before the sending: the item's time is longer.
+    return grant(asked_.mine, said, asked_.lease_length);
   }
   if (said.found == meta_outcome::item) return judge(said);
   // It has just gone: the other's time was up, or our own item was deleted at once.
@@ -96,9 +97,9 @@ errand_step acquire_errand::heard_store(const reply& said) {
 }
 
 errand_step acquire_errand::judge(const reply& said) {
-  const auto what = from_value(said.value);
+  auto what = from_value(said.value);
   if (what && !what->closed && what->holder == asked_.mine.holder) {
-    return grant(*what, said, std::min(left_of(said.seconds), asked_.lease_length));
+    return grant(std::move(*what), said, std::min(left_of(said.seconds), asked_.lease_length));
   }
   if (what && what->kind != asked_.mine.kind) {
     return fail(errc::wrong_kind, "the name is in use as a " + std::string(to_string(what->kind)));
@@ -111,7 +112,7 @@ errand_step acquire_errand::judge(const reply& said) {
   return {};
 }
 
-errand_step acquire_errand::grant(const record& what, const reply& said, duration remaining) {
+errand_step acquire_errand::grant(record what, const reply& said, duration remaining) {
   if (said.cas == 0) {
     return fail(errc::store_refused, "memcached runs without CAS (-C); locks need it");
   }
@@ -165,14 +166,10 @@ errand_step renew_errand::heard(const reply& said) {
 
 // ---- leave ---------------------------------------------------------------------------------------
 
-leave_errand::leave_errand(std::string key, const holder_id& holder,
-                           std::optional<grant_memory> known)
-    : errand(std::move(key)),
-      verdict(leave_answer::not_there),
-      holder_(holder),
-      known_(std::move(known)) {}
+leave_errand::leave_errand(std::string key, const holder_id& holder, std::uint64_t known)
+    : errand(std::move(key)), verdict(leave_answer::not_there), holder_(holder), known_(known) {}
 
-errand_step leave_errand::begin() { return known_ ? remove(known_->cas) : begin_by_reading(); }
+errand_step leave_errand::begin() { return known_ != 0 ? remove(known_) : begin_by_reading(); }
 
 errand_step leave_errand::heard(const reply& said) {
   switch (said.found) {

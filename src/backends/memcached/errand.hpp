@@ -111,12 +111,14 @@ class acquire_errand final : public errand {
   std::optional<grant_memory> granted;  ///< what to remember
 
  private:
+  errand_step add();
   errand_step heard_store(const reply& said);
   errand_step judge(const reply& said);
-  errand_step grant(const record& what, const reply& said, duration remaining);
+  errand_step grant(record what, const reply& said, duration remaining);
   errand_step fail(errc code, std::string why);
 
   question asked_;
+  std::string value_;  // of the item that was added
 };
 
 /// `cas` with the number that is remembered, or after a look. Never creates an item.
@@ -147,8 +149,8 @@ class renew_errand final : public errand {
 /// Release and withdraw: deletes the item by its CAS, if it is this holder's.
 class leave_errand final : public errand {
  public:
-  leave_errand(std::string key, const backend_api::holder_id& holder,
-               std::optional<grant_memory> known);
+  /// `known`: the CAS, if it is remembered; 0: it is not.
+  leave_errand(std::string key, const backend_api::holder_id& holder, std::uint64_t known);
 
   errand_step begin() override;
   errand_step heard(const reply& said) override;
@@ -158,7 +160,7 @@ class leave_errand final : public errand {
 
  private:
   backend_api::holder_id holder_;
-  std::optional<grant_memory> known_;
+  std::uint64_t known_;
 };
 
 /// Replaces an election's value, and nothing else.

@@ -253,7 +253,7 @@ TEST(Renew, OfABrokenGrantIsGone) {
 }
 
 TEST(Leave, ByTheRememberedCasIsOneStep) {
-  leave_errand asks("door", me, grant_memory{.said = of(me), .cas = 7});
+  leave_errand asks("door", me, 7);
   const errand_step first = asks.begin();
   EXPECT_TRUE(says(first, "", "md door C7"));
   EXPECT_TRUE(first.by_cas);
@@ -263,30 +263,30 @@ TEST(Leave, ByTheRememberedCasIsOneStep) {
 }
 
 TEST(Leave, LearnsWhetherOthersHaveAsked) {
-  leave_errand asks("door", me, grant_memory{.said = of(me), .cas = 7});
+  leave_errand asks("door", me, 7);
   static_cast<void>(asks.begin());
   EXPECT_FALSE(asks.heard({.found = meta_outcome::done, .fetched = true}).say);
   EXPECT_TRUE(asks.wanted);
 }
 
 TEST(Leave, WithoutMemoryLooksAndDeletesOnlyItsOwn) {
-  leave_errand mine("door", me, std::nullopt);
+  leave_errand mine("door", me, 0);
   EXPECT_TRUE(says(mine.begin(), "", "mg door"));
   EXPECT_TRUE(says(mine.heard(item(of(me), 5)), "", "md door C5"));
 
-  leave_errand theirs("door", me, std::nullopt);
+  leave_errand theirs("door", me, 0);
   static_cast<void>(theirs.begin());
   EXPECT_FALSE(theirs.heard(item(of(another), 5)).say);
   EXPECT_EQ(*theirs.verdict, leave_answer::not_there);
 
-  leave_errand nobodys("door", me, std::nullopt);
+  leave_errand nobodys("door", me, 0);
   static_cast<void>(nobodys.begin());
   EXPECT_FALSE(nobodys.heard(nothing()).say);
   EXPECT_EQ(*nobodys.verdict, leave_answer::not_there);
 }
 
 TEST(Leave, OfAnItemThatChangedLooksAgainAndNotForEver) {
-  leave_errand asks("door", me, grant_memory{.said = of(me), .cas = 7});
+  leave_errand asks("door", me, 7);
   errand_step step = asks.begin();
   unsigned rounds = 0;
   while (step.say && rounds < 100) {
@@ -299,7 +299,7 @@ TEST(Leave, OfAnItemThatChangedLooksAgainAndNotForEver) {
 }
 
 TEST(Leave, OnAnotherConnectionLooksFirst) {
-  leave_errand asks("door", me, grant_memory{.said = of(me), .cas = 7});
+  leave_errand asks("door", me, 7);
   static_cast<void>(asks.begin());
   EXPECT_TRUE(says(asks.not_bound(), "", "mg door"));
 }

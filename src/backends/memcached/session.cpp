@@ -156,6 +156,18 @@ std::optional<grant_memory> session::known(const holder_id& who, std::uint64_t& 
   return found->second.grant;
 }
 
+std::uint64_t session::take_known(const holder_id& who, std::uint64_t& number) {
+  number = connection_->number();
+  const base::mutex_lock lock(mutex_);
+  const auto found = contenders_.find(who);
+  if (found == contenders_.end()) return 0;
+  const standing& mine = found->second;
+  const std::uint64_t cas = mine.grant && mine.connection == number ? mine.grant->cas : 0;
+  if (mine.renewed) long_held_.fetch_sub(1);
+  contenders_.erase(found);
+  return cas;
+}
+
 void session::remember(const holder_id& who, grant_memory grant, std::uint64_t number,
                        bool renewed) {
   const base::mutex_lock lock(mutex_);
@@ -324,13 +336,11 @@ void session::leave(const leave_request& request) {
     if (pass.open()) {
       if (!request.driven) hearing_.be_heard();
       std::uint64_t number = 0;
-      auto grant = known(request.holder, number);
       // Whatever comes of it, what is known now is not true any more.
-      forget(request.holder);
+      const std::uint64_t cas = take_known(request.holder, number);
       std::string key = key_of(address_.prefix, request.name);
       carry<leave_errand>(
-          std::make_unique<leave_errand>(key, request.holder, std::move(grant)), request.answer_by,
-          number,
+          std::make_unique<leave_errand>(key, request.holder, cas), request.answer_by, number,
           [this, who = request.holder, key](leave_errand& what,
                                             std::optional<base::failure> trouble, std::uint64_t) {
             if (!trouble && what.wanted) yield(key);

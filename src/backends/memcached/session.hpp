@@ -106,6 +106,9 @@ class session final : public std::enable_shared_from_this<session>,
   /// The grant, if it was heard on the connection that there is now; and that one's number.
   std::optional<grant_memory> known(const backend_api::holder_id& who, std::uint64_t& number)
       SALLYPORT_EXCLUDES(mutex_);
+  /// Forgets it; its CAS, as above, or 0.
+  std::uint64_t take_known(const backend_api::holder_id& who, std::uint64_t& number)
+      SALLYPORT_EXCLUDES(mutex_);
   /// If it has not left meanwhile.
   void remember(const backend_api::holder_id& who, grant_memory grant, std::uint64_t number,
                 bool renewed) SALLYPORT_EXCLUDES(mutex_);
