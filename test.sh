@@ -220,7 +220,7 @@ tests() {
 }
 
 unit_stage() {
-  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|zookeeper|interop|models)$'
+  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|zookeeper|memcached|interop|models)$'
 }
 
 layering_stage() {
@@ -242,9 +242,9 @@ redis_stage() {
   tests release -L '^(redis|interop)$' -j4
 }
 
-# Faults, clusters and ensembles, on real etcd members and ZooKeeper servers.
+# Faults, clusters and ensembles, on real etcd members, ZooKeeper servers and memcached servers.
 coordination_stage() {
-  tests release -L '^(etcd|zookeeper)$' -j4
+  tests release -L '^(etcd|zookeeper|memcached)$' -j4
 }
 
 # What takes too long for every day: the whole contract suite in every set-up, models in large bounds.
@@ -269,7 +269,7 @@ package_stage() {
 
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|zookeeper|interop|crash|long|cli|install|sim|sim-smoke|models)$'
+  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|zookeeper|memcached|interop|crash|long|cli|install|sim|sim-smoke|models)$'
 }
 
 # simulate SEEDS
@@ -303,13 +303,13 @@ with_fixed_addresses() {
 asan_stage() {
   build asan sallyport_tests_unit sallyport_tests_contract sallyport_tests_sim-smoke
   export -f tests
-  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_(redlock_1|etcd_[123]|zookeeper_1)\$'"
+  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_(redlock_1|etcd_[123]|memcached_[123]|zookeeper_1)\$'"
 }
 
 tsan_stage() {
   build tsan sallyport_tests_threads sallyport_tests_contract
   export -f tests
-  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd(_[123])?|zookeeper(_1)?)\$'"
+  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd(_[123])?|memcached_[123]|zookeeper(_1)?)\$'"
 }
 
 our_sources() {

@@ -305,7 +305,7 @@ void connection::sort_waiting() {
     const base::mutex_lock lock(mutex_);
     const auto late = std::stable_partition(
         waiting_.begin(), waiting_.end(),
-        [&](const auto& each) { return each->bound_to == 0 || each->bound_to == number_; });
+        [now = number_](const auto& each) { return each->bound_to == 0 || each->bound_to == now; });
     for (auto each = late; each != waiting_.end(); ++each) {
       waiting_bytes_ -= (*each)->command.size();
       unbound.push_back(std::move(*each));
