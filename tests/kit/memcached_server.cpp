@@ -53,10 +53,12 @@ memcached_probe::~memcached_probe() { ::close(socket_); }
 std::string memcached_probe::line() {
   const auto until = lease_clock::now() + within_;
   for (;;) {
-    const auto end = rest_.find("\r\n");
+    // The crawler ends its lines in its own way.
+    const auto end = rest_.find('\n');
     if (end != std::string::npos) {
       std::string found = rest_.substr(0, end);
-      rest_.erase(0, end + 2);
+      rest_.erase(0, end + 1);
+      if (found.ends_with('\r')) found.pop_back();
       return found;
     }
     pollfd wait{.fd = socket_, .events = POLLIN, .revents = 0};
@@ -164,11 +166,10 @@ std::unique_ptr<memcached_probe> memcached_server::probe() const {
 
 std::vector<std::string> memcached_server::walk() const {
   const auto from = probe();
-  // The crawler walks by itself, too. It says BUSY then, and sometimes nothing at all.
-  from->set_patience(std::chrono::seconds{1});
   std::vector<std::string> all;
   for (std::string line = from->ask("lru_crawler metadump all"); line != "END";
        line = from->line()) {
+    // The crawler walks by itself, too, and says BUSY then.
     if (!line.starts_with("key=")) throw kit_error("memcached says '" + line + "'");
     // Keys are percent-encoded there.
     all.push_back(line.substr(4, line.find(' ') - 4));
