@@ -118,13 +118,22 @@ base::result<std::monostate> session::connect() {
   if (!made) return tl::unexpected(made.error());
   connection_ = std::move(*made);
   wait_for_first_connection();
-  const base::mutex_lock lock(mutex_);
-  // Wrong passwords and unfit servers do not get better by waiting.
-  if (!server_ && trouble_ && trouble_->code == errc::store_refused) {
-    return tl::unexpected(*trouble_);
+  {
+    const base::mutex_lock lock(mutex_);
+    // Wrong passwords and unfit servers do not get better by waiting.
+    if (!server_ && trouble_ && trouble_->code == errc::store_refused) {
+      return tl::unexpected(*trouble_);
+    }
+    capabilities_ = capabilities_of(server_.value_or(server_facts{}), server_.has_value());
   }
-  capabilities_ = capabilities_of(server_.value_or(server_facts{}), server_.has_value());
   capabilities_.store_id = store_id_of(address_);
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true)) {
+    base::log(base::log_level::info,
+              "memcached is a cache: a restart, a flush or an eviction frees locks while their "
+              "holders still believe in them, and there are no fencing tokens; "
+              "capabilities().caveats says it all");
+  }
   return std::monostate{};
 }
 
