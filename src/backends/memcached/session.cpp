@@ -363,8 +363,12 @@ void session::leave(const leave_request& request) {
 }
 
 void session::downgrade(const renew_request& request) {
+  const bool open_still = delivery_gate::pass(gate_).open();
   listener_.downgrade_answered(
-      request.holder, base::fail(errc::not_supported, "memcached has no shared locks here"));
+      request.holder,
+      tl::unexpected(open_still ? base::failure{make_error_code(errc::not_supported),
+                                                "memcached has no shared locks here"}
+                                : closed_failure()));
 }
 
 void session::set_value(const renew_request& holder, std::string_view value,
@@ -461,6 +465,7 @@ void session::connected() {
   {
     const base::mutex_lock lock(mutex_);
     trouble_.reset();
+    up_ = true;
     if (std::exchange(restarted_, false)) {
       for (auto& [who, what] : contenders_) {
         if (what.grant) lost.push_back(who);
@@ -480,11 +485,14 @@ void session::connected() {
 void session::disconnected(const base::failure& why) {
   const delivery_gate::pass pass(gate_);
   if (!pass.open()) return;
+  bool was_up = false;
   {
     const base::mutex_lock lock(mutex_);
     trouble_ = why;
+    was_up = std::exchange(up_, false);
   }
-  listener_.disconnected();
+  // Once: what follows are attempts, and renewals that were made at once for each would make more.
+  if (was_up) listener_.disconnected();
 }
 
 }  // namespace sallyport::backends::memcached

@@ -139,6 +139,7 @@ class session final : public std::enable_shared_from_this<session>,
   std::unordered_map<std::string, time_point> yielded_ SALLYPORT_GUARDED_BY(mutex_);
   std::optional<server_facts> server_ SALLYPORT_GUARDED_BY(mutex_);  // the last that greeted us
   bool restarted_ SALLYPORT_GUARDED_BY(mutex_) = false;  // ... is another process than before
+  bool up_ SALLYPORT_GUARDED_BY(mutex_) = false;
   std::optional<base::failure> trouble_ SALLYPORT_GUARDED_BY(mutex_);
 };
 
