@@ -53,15 +53,17 @@ packages=(
   clang libclang-rt-14-dev clang-format
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev liblua5.1-0-dev
   libhiredis-dev libssl-dev openssl redis-tools
+  libpq-dev libevent-2.1-7 libc-ares2 libldap-2.5-0 libllvm14 libxslt1.1
   libgrpc++-dev libprotobuf-dev protobuf-compiler
   libzookeeper-mt-dev zookeeper openjdk-17-jdk-headless libcurator-recipes-java
   python3 python3-kazoo python3-redis pkg-config util-linux
   spin
 )
-# Unpacked into build/unpacked and not installed: etcd's package would bring a service along. Those of golang have the
+# Unpacked into build/unpacked and not installed: the packages of PostgreSQL, pgbouncer and etcd would bring services along. Those of golang have the
 # files that our messages are compared with, and what Go's client of etcd is made of; installed, they would ask for ten
 # times as many.
 unpacked_packages=(
+  postgresql-15 postgresql-client-15 pgbouncer
   etcd-server etcd-client golang-etcd-server-dev
   golang-github-coreos-go-semver-dev golang-github-coreos-go-systemd-dev golang-github-coreos-pkg-dev
   golang-github-gogo-protobuf-dev golang-github-golang-protobuf-1-3-dev golang-github-google-uuid-dev
@@ -178,7 +180,7 @@ install() {
 # Whether everything is there that comes from packages which are not installed.
 is_unpacked() {
   local file
-  for file in bin/etcd bin/etcdctl share/gocode/src/go.etcd.io/etcd/etcdserver/etcdserverpb/rpc.proto \
+  for file in lib/postgresql/15/bin/postgres lib/postgresql/15/bin/psql sbin/pgbouncer bin/etcd bin/etcdctl share/gocode/src/go.etcd.io/etcd/etcdserver/etcdserverpb/rpc.proto \
     share/gocode/src/google.golang.org/grpc/version.go share/gocode/src/golang.org/x/text/doc.go; do
     if [[ ! -e /usr/$file && ! -e $root/build/unpacked/usr/$file ]]; then
       return 1
