@@ -8,7 +8,7 @@ usage() {
 usage: ./test.sh [MODE]
 
 Modes:
-  all      (default) every stage: install, build, unit, layering, kit, contract, redis, coordination, crash,
+  all      (default) every stage: install, build, unit, layering, kit, contract, redis, coordination, database, crash,
            command, package, examples, simulator, models, asan, tsan, format; about 38 minutes from nothing on two cores
   quick    unit, layering, kit, contract, command and 1,000 simulated seeds; under 3 minutes once built
   long     like all, with 50,000 simulated seeds, the whole contract suite in every set-up, and the models
@@ -220,7 +220,7 @@ tests() {
 }
 
 unit_stage() {
-  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|zookeeper|interop|models)$'
+  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|zookeeper|postgres|interop|models)$'
 }
 
 layering_stage() {
@@ -247,6 +247,11 @@ coordination_stage() {
   tests release -L '^(etcd|zookeeper)$' -j4
 }
 
+# Faults, crashes and poolers, on real PostgreSQL servers.
+database_stage() {
+  tests release -L '^postgres$' -j4
+}
+
 # What takes too long for every day: the whole contract suite in every set-up, models in large bounds.
 long_stage() {
   tests release -L '^long$' -j4
@@ -269,7 +274,7 @@ package_stage() {
 
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|zookeeper|interop|crash|long|cli|install|sim|sim-smoke|models)$'
+  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|zookeeper|postgres|interop|crash|long|cli|install|sim|sim-smoke|models)$'
 }
 
 # simulate SEEDS
@@ -367,6 +372,7 @@ case "$mode" in
   all | long)
     stage redis 120 redis_stage
     stage coordination 120 coordination_stage
+    stage database 60 database_stage
     stage crash 90 crash_stage
     stage command 90 command_stage
     stage package 30 package_stage

@@ -29,6 +29,9 @@ namespace sallyport::bench {
 /// etcd beside raw gRPC and beside Go's clientv3/concurrency. Only where the module of etcd is built.
 [[nodiscard]] std::vector<program> etcd_programs();
 
+/// PostgreSQL beside libpq itself.
+[[nodiscard]] std::vector<program> postgres_programs();
+
 /// ZooKeeper beside its own C library, kazoo and Curator; those that are not installed are missing.
 [[nodiscard]] std::vector<program> zookeeper_programs();
 

@@ -18,6 +18,8 @@ using namespace std::chrono_literals;
 constexpr duration silence_patience = 1s;
 // After a shorter pause nothing is looked at: the look is a system call.
 constexpr duration worth_looking = 5ms;
+// How often one looks whether a host's addresses are known.
+constexpr duration find_interval = 5ms;
 // A connection that lasted so long has shown that the server is well.
 constexpr duration proof_time = 1s;
 
@@ -201,8 +203,21 @@ duration connection::pause() {
 void connection::begin(time_point now) {
   began_ = now;
   give_up_ = now + settings_.connect_timeout;
+  stage_ = stage::finding;
+  lookup_.emplace(settings_.where);
+  find();
+}
+
+void connection::find() {
+  const auto found = lookup_->poll();
+  if (!found) return;
+  lookup_.reset();
+  if (!*found) {
+    end(found->error());
+    return;
+  }
   stage_ = stage::dialing;
-  wire_ = std::make_unique<wire>(settings_.where);
+  wire_ = std::make_unique<wire>(**found);
   dial();
 }
 
@@ -330,6 +345,7 @@ void connection::ready(std::uint32_t /*events*/) {
   const auto alive = shared_from_this();
   switch (stage_) {
     case stage::idle:
+    case stage::finding:
       break;
     case stage::dialing:
       dial();
@@ -454,8 +470,11 @@ void connection::due(time_point now) {
   if (stage_ == stage::idle && wanted) {
     if (eager) next_attempt_ = std::min(next_attempt_, began_ + least_pause);
     if (now >= next_attempt_) begin(now);
-  } else if ((stage_ == stage::dialing || stage_ == stage::greeting) && now >= give_up_) {
+  } else if (stage_ != stage::idle && stage_ != stage::up && now >= give_up_) {
+    lookup_.reset();
     end({make_error_code(errc::unavailable), "it did not answer in time"});
+  } else if (stage_ == stage::finding) {
+    find();
   }
   // What has come in time is not late because nobody looked.
   if (stage_ == stage::up) take_replies();
@@ -482,6 +501,7 @@ void connection::due(time_point now) {
     end({make_error_code(errc::unavailable), "it has gone silent"});
   }
   if (stage_ == stage::idle && wanted) pump_->alarm(number_, next_attempt_);
+  if (stage_ == stage::finding) pump_->alarm(number_, now + find_interval);
   if (stage_ == stage::dialing || stage_ == stage::greeting) pump_->alarm(number_, give_up_);
 }
 

@@ -2,6 +2,7 @@
 
 #include "backend_api/holder_id.hpp"
 #include "backend_api/requests.hpp"
+#include "backends/postgres/lookup.hpp"
 #include "backends/postgres/statement.hpp"
 #include "backends/postgres/wire.hpp"
 #include "base/mutex.hpp"
@@ -121,7 +122,7 @@ class connection final : public net::pump::source, public std::enable_shared_fro
   static constexpr unsigned most_repetitions = 8;
 
  private:
-  enum class stage : std::uint8_t { idle, dialing, greeting, up };
+  enum class stage : std::uint8_t { idle, finding, dialing, greeting, up };
 
   struct flight {
     std::unique_ptr<exchange> who;  // null: answered already; its reply will be dropped
@@ -133,6 +134,7 @@ class connection final : public net::pump::source, public std::enable_shared_fro
   using exchanges = std::vector<std::unique_ptr<exchange>>;
 
   void begin(time_point now) SALLYPORT_EXCLUDES(mutex_);
+  void find() SALLYPORT_EXCLUDES(mutex_);
   void dial() SALLYPORT_EXCLUDES(mutex_);
   void greet(const reply* said) SALLYPORT_EXCLUDES(mutex_);
   void hear_greeting() SALLYPORT_EXCLUDES(mutex_);
@@ -166,6 +168,7 @@ class connection final : public net::pump::source, public std::enable_shared_fro
 
   // The pump's thread only.
   stage stage_ = stage::idle;
+  std::optional<lookup> lookup_;
   time_point began_{};  // the last attempt
   time_point give_up_ = time_point::max();
   time_point next_attempt_{};

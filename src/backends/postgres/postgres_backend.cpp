@@ -1,5 +1,7 @@
 #include "backends/postgres/postgres_backend.hpp"
 
+#include "backends/postgres/address.hpp"
+#include "backends/postgres/schema.hpp"
 #include "backends/postgres/session.hpp"
 
 #include <array>
@@ -69,13 +71,19 @@ base::result<std::unique_ptr<backend_api::backend>> open(const backend_api::open
   return std::make_unique<postgres_client>(std::move(*opened));
 }
 
+base::result<std::string> schema(std::string_view uri) {
+  const auto where = postgres::parse_address(uri);
+  if (!where) return tl::unexpected(where.error());
+  return postgres::schema_script(where->schema, where->user);
+}
+
 constexpr std::array<std::string_view, 2> schemes{"postgres", "postgresql"};
 
 }  // namespace
 
 const backend_api::backend_descriptor& postgres_backend() {
   static const backend_api::backend_descriptor descriptor{
-      schemes, "a PostgreSQL database: postgres://user@host:5432/database", &open};
+      schemes, "a PostgreSQL database: postgres://user@host:5432/database", &open, &schema};
   return descriptor;
 }
 

@@ -162,7 +162,8 @@ DECLARE
   lapsed_kind smallint;
 BEGIN
   -- A row that is being renewed is waited for, and stays.
-  DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.expires <= p_now RETURNING l.kind INTO lapsed_kind;
+  WITH gone AS (DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.expires <= p_now RETURNING l.kind)
+    SELECT max(gone.kind) INTO lapsed_kind FROM gone;
   LOOP
     SELECT * INTO head FROM {schema}.queue q WHERE q.name = p_name ORDER BY q.place LIMIT 1;
     EXIT WHEN NOT FOUND;
@@ -294,7 +295,9 @@ BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
   END IF;
-  IF current_setting('synchronous_commit') = 'off' AND p_durable THEN
+  IF NOT p_durable THEN
+    PERFORM set_config('synchronous_commit', 'off', true);
+  ELSIF current_setting('synchronous_commit') = 'off' THEN
     PERFORM set_config('synchronous_commit', 'local', true);
   END IF;
   FOR i IN 1 .. cardinality(p_names) LOOP

@@ -23,8 +23,8 @@ using wire_parameters = std::vector<std::pair<std::string, std::string>>;
 /// What an address means to libpq. Fails with bad_uri, in words without secrets.
 [[nodiscard]] base::result<wire_parameters> wire_parameters_of(const std::string& uri);
 
-/// One connection of libpq, which is seen nowhere else. It never blocks, but for looking up a host's
-/// name, which libpq can't do otherwise.
+/// One connection of libpq, which is seen nowhere else. It never blocks, but for looking up
+/// hosts whose addresses it was not given (lookup.hpp).
 ///
 /// Life: dial() until it is there; then say() one text after the other and hear() its answer; from
 /// begin_pipeline() on send() and receive(), in order.
