@@ -2,6 +2,7 @@
 #include "tests/contract/kit/holder_process.hpp"
 #include "tests/kit/shifted_clock.hpp"
 
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -180,7 +181,8 @@ TEST(LostAnswer, OfAnAcquireIsTheSameGrant) {
 class Timeouts : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    server_ = std::make_unique<postgres_server>();
+    server_ = std::make_unique<postgres_server>(
+        kit::postgres_options{.settings = {"deadlock_timeout=50ms"}});
     server_->rows("CREATE ROLE hasty LOGIN SUPERUSER");
     open(server_->address());
   }
@@ -223,7 +225,6 @@ TEST_F(Timeouts, OfStatementsAreTold) {
 }
 
 TEST_F(Timeouts, ADeadlockIsNotSeenByTheCaller) {
-  server_->rows("ALTER SYSTEM SET deadlock_timeout = '50ms'; SELECT pg_reload_conf()");
   mutex lock{open(server_->address()), "deadly", lasting()};
   auto held = lock.acquire();
   // The release has the name's lock and waits for the row; the other has the row and wants the name.
@@ -319,6 +320,30 @@ TEST(DeadReaders, AreAllTakenAwayAtOnce) {
 
   EXPECT_EQ(held.release(), release_result::released);
   EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(ClientsClock, IsNobodysBusiness) {
+  const postgres_server server;
+  kit::shifted_clock clock;
+  for (const std::string& each : clock.environment()) {
+    const auto equals = each.find('=');
+    ::setenv(each.substr(0, equals).c_str(), each.substr(equals + 1).c_str(), 1);
+  }
+  holder_process holder{server.address(), "door", {"--lease-ms", "900"}};
+  for (const std::string& each : clock.environment()) {
+    ::unsetenv(each.substr(0, each.find('=')).c_str());
+  }
+  ASSERT_TRUE(holder.ask("acquire").starts_with("acquired"));
+  mutex other{open(server.address()), "door", lasting()};
+
+  for (const auto step : {2h, -4h}) {
+    clock.step(step);
+    // Longer than the lease, so it was renewed meanwhile.
+    EXPECT_FALSE(other.try_acquire_for(1200ms));
+    EXPECT_EQ(holder.ask("valid"), "true");
+  }
+
+  EXPECT_EQ(holder.ask("release"), "released");
 }
 
 TEST(ServersClock, SetForwardEndsLeasesAndKeepsTheOrderOfTokens) {

@@ -102,7 +102,7 @@ TEST_F(Opening, MissingRightsAreTheServersOwnWord) {
   server_->rows("REVOKE INSERT ON half.lock FROM app");
 
   mutex lock{open(address), "door", lasting()};
-  const auto refused = error_of([&] { lock.acquire(); });
+  const auto refused = error_of([&] { static_cast<void>(lock.acquire()); });
 
   EXPECT_EQ(refused.code, errc::store_refused);
   EXPECT_TRUE(refused.says("42501")) << refused.words;

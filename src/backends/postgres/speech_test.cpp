@@ -27,7 +27,7 @@ TEST(Speech, SendsNamesAsBytesAndNeverInTheText) {
   const speech said({.schema = "s", .durable = true, .client = 1, .owner = {}});
   const lock_name name("it's a \"name\"");
 
-  const call made = said.acquire({.name = name, .answer_by = {}});
+  const call made = said.acquire({.name = name, .holder = {1, 2}, .value = {}, .answer_by = {}});
 
   EXPECT_EQ(made.prepared->text.find("name\""), std::string::npos);
   EXPECT_EQ(made.parameters.front().bytes, name.text());
