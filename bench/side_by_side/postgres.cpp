@@ -23,13 +23,13 @@ constexpr double libpq_bar = 1 / 0.8;
 class libpq_loop {
  public:
   explicit libpq_loop(const std::string& address) : connection_(PQconnectdb(address.c_str())) {
-    expect(
-        PQprepare(connection_, "a",
-                  "SELECT sallyport.acquire($1, $2, 1::smallint, 0::smallint, 30000, 3000, 4000, "
-                  "true, 1, 1, 0, true, 7, 7, 'host', 'label', '')",
-                  2, nullptr),
-        PGRES_COMMAND_OK);
-    expect(PQprepare(connection_, "l", "SELECT sallyport.leave($1, $2, false, true)", 2, nullptr),
+    expect(PQprepare(
+               connection_, "a",
+               "SELECT sallyport.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
+               "$14, $15, $16, $17)",
+               0, nullptr),
+           PGRES_COMMAND_OK);
+    expect(PQprepare(connection_, "l", "SELECT sallyport.leave($1, $2, $3, $4)", 0, nullptr),
            PGRES_COMMAND_OK);
   }
   libpq_loop(const libpq_loop&) = delete;
@@ -37,11 +37,20 @@ class libpq_loop {
   ~libpq_loop() { PQfinish(connection_); }
 
   void pair() {
-    for (const char* const which : {"a", "l"}) {
-      const std::array<const char*, 2> values{"raw", "0123456789abcdef"};
-      expect(PQexecPrepared(connection_, which, 2, values.data(), nullptr, nullptr, 0),
-             PGRES_TUPLES_OK);
-    }
+    constexpr std::array<const char*, 17> acquire{"raw",   "0123456789abcdef",
+                                                  "1",     "0",
+                                                  "30000", "3000",
+                                                  "4000",  "t",
+                                                  "1",     "1",
+                                                  "0",     "t",
+                                                  "7",     "7",
+                                                  "host",  "label",
+                                                  ""};
+    constexpr std::array<const char*, 4> leave{"raw", "0123456789abcdef", "f", "t"};
+    expect(PQexecPrepared(connection_, "a", acquire.size(), acquire.data(), nullptr, nullptr, 0),
+           PGRES_TUPLES_OK);
+    expect(PQexecPrepared(connection_, "l", leave.size(), leave.data(), nullptr, nullptr, 0),
+           PGRES_TUPLES_OK);
   }
 
  private:

@@ -162,6 +162,9 @@ base::failure failure_of(const reply& error) {
     detail += "; docs/postgres.md says which rights the role needs";
   } else if (code == "SP001") {
     detail += "; set default_transaction_isolation of the role or the pooler to 'read committed'";
+  } else if (code == "26000" || code == "42P05") {
+    detail +=
+        "; a pooler stands before the server and hands out transactions: say pooler=transaction";
   } else if (code == "42P01" || code == "42883" || code == "3F000") {
     detail += "; somebody has removed what Sallyport needs, and open() makes it again";
   }

@@ -89,7 +89,7 @@ base::result<std::optional<std::string>> greeting::hear_facts(const reply& said)
   if (facts_.pooled) return ask_version();
   step_ = step::set_up;
   // A transaction that keeps a lock's name for so long is stuck, and those behind it go on.
-  const std::string patience = row[7] == "0" ? "SET lock_timeout = '5s'; " : "";
+  const std::string patience = row[7] == "0" ? "SET lock_timeout = '2s'; " : "";
   return patience + "SET default_transaction_isolation = 'read committed'";
 }
 
