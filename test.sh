@@ -53,7 +53,7 @@ packages=(
   clang libclang-rt-14-dev clang-format
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev liblua5.1-0-dev
   libhiredis-dev libssl-dev openssl redis-tools
-  libpq-dev libevent-2.1-7 libc-ares2 libldap-2.5-0 libllvm14 libxslt1.1
+  libpq-dev libc-ares2 libevent-2.1-7 libicu72 libldap-2.5-0 liblz4-1 libsystemd0 libxml2 libzstd1
   libgrpc++-dev libprotobuf-dev protobuf-compiler
   libzookeeper-mt-dev zookeeper openjdk-17-jdk-headless libcurator-recipes-java
   python3 python3-kazoo python3-redis pkg-config util-linux
@@ -308,13 +308,13 @@ with_fixed_addresses() {
 asan_stage() {
   build asan sallyport_tests_unit sallyport_tests_contract sallyport_tests_sim-smoke
   export -f tests
-  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_(redlock_1|etcd_[123]|zookeeper_1)\$'"
+  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_(redlock_1|etcd_[123]|postgres_1|zookeeper_1)\$'"
 }
 
 tsan_stage() {
   build tsan sallyport_tests_threads sallyport_tests_contract
   export -f tests
-  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd(_[123])?|zookeeper(_1)?)\$'"
+  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd(_[123])?|postgres_1|zookeeper(_1)?)\$'"
 }
 
 our_sources() {

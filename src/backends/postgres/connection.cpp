@@ -104,15 +104,18 @@ void connection::expect_by(time_point when) {
 }
 
 void connection::send(std::unique_ptr<exchange> what) {
-  base::failure refusal;
+  std::unique_ptr<exchange> refused;
+  base::failure why;
   {
     const base::mutex_lock lock(mutex_);
     if (closed_) {
-      refusal = {make_error_code(errc::closed), "the client was closed"};
+      why = {make_error_code(errc::closed), "the client was closed"};
+      refused = std::move(what);
     } else if (waiting_bytes_ + what->what.size() > settings_.max_waiting_bytes) {
-      refusal = {make_error_code(errc::unavailable),
-                 "too much waits to be sent" +
-                     (last_failure_.code ? "; " + last_failure_.detail : std::string())};
+      why = {make_error_code(errc::unavailable),
+             "too much waits to be sent" +
+                 (last_failure_.code ? "; " + last_failure_.detail : std::string())};
+      refused = std::move(what);
     } else {
       expect_by(what->answer_by);
       if (up_ && waiting_.empty()) look_after_pause();
@@ -128,8 +131,8 @@ void connection::send(std::unique_ptr<exchange> what) {
       eager_ = true;
     }
   }
-  if (what) {
-    what->answered(tl::unexpected(std::move(refusal)));
+  if (refused) {
+    refused->answered(tl::unexpected(std::move(why)));
   } else {
     pump_->alarm(number_, lease_clock::now());
   }
@@ -275,6 +278,10 @@ void connection::hear_greeting() {
     end(said.error());
   } else if (*said) {
     greet(&**said);
+  } else if (const auto all_gone = wire_->flush(); all_gone) {
+    watch(!*all_gone);
+  } else {
+    end(all_gone.error());
   }
 }
 

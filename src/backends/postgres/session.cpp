@@ -390,14 +390,18 @@ void session::watch(const lock_name& name, bool on) {
     const base::mutex_lock lock(mutex_);
     watched_channels_.emplace(name.text(), "");
   }
+  ask_channel(name);
+}
+
+void session::ask_channel(const lock_name& name) {
   ask(speech_.change_channel(name), [this, name](base::result<reply> said) {
     if (said && !said->is_error() && said->rows.size() == 1 && said->rows.front().size() == 1) {
-      watch_at(name, std::move(said->rows.front().front()));
+      watch_at(name, said->rows.front().front());
     }
   });
 }
 
-void session::watch_at(const lock_name& name, std::string channel) {
+void session::watch_at(const lock_name& name, const std::string& channel) {
   {
     const base::mutex_lock lock(mutex_);
     const auto wanted = watched_channels_.find(name.text());
@@ -450,7 +454,17 @@ base::result<std::optional<std::string>> session::greet(const reply* said, int s
 }
 
 void session::connected() {
-  if (std::exchange(ever_connected_, true)) gap_ended();
+  if (!std::exchange(ever_connected_, true)) return;
+  // Names that began to be watched while nobody could say where.
+  std::vector<std::string> unknown;
+  {
+    const base::mutex_lock lock(mutex_);
+    for (const auto& [name, channel] : watched_channels_) {
+      if (channel.empty()) unknown.push_back(name);
+    }
+  }
+  for (const std::string& each : unknown) ask_channel(lock_name(each));
+  gap_ended();
 }
 
 void session::disconnected(const base::failure& why, bool /*was_up*/) {

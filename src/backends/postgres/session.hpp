@@ -74,7 +74,7 @@ class session final : public std::enable_shared_from_this<session>,
   base::result<std::optional<std::string>> greet(const reply* said, int server_process) override
       SALLYPORT_EXCLUDES(mutex_);
   bool stateless() override { return pooled_.load(std::memory_order_relaxed); }
-  void connected() override;
+  void connected() override SALLYPORT_EXCLUDES(mutex_);
   void disconnected(const base::failure& why, bool was_up) override SALLYPORT_EXCLUDES(mutex_);
   void notified(std::string_view /*channel*/, std::string_view /*payload*/) override {}
   // listening::listener
@@ -107,7 +107,9 @@ class session final : public std::enable_shared_from_this<session>,
   void listen();
   void sweep_now_and_then() SALLYPORT_EXCLUDES(mutex_);
   void ask(call what, std::function<void(base::result<reply>)> done);
-  void watch_at(const lock_name& name, std::string channel) SALLYPORT_EXCLUDES(mutex_);
+  /// Asks where changes of a watched name are told.
+  void ask_channel(const lock_name& name);
+  void watch_at(const lock_name& name, const std::string& channel) SALLYPORT_EXCLUDES(mutex_);
   /// How soon one that waits without notices asks again.
   [[nodiscard]] duration poll_after(duration told) SALLYPORT_EXCLUDES(mutex_);
 

@@ -24,7 +24,7 @@ std::string line_of(const char* text) {
 std::string code_in(const std::string& text) {
   constexpr std::size_t code_size = 5;
   for (std::size_t at = text.find(":  "); at != std::string::npos; at = text.find(":  ", at + 1)) {
-    const std::string code = text.substr(at + 3, code_size);
+    std::string code = text.substr(at + 3, code_size);
     const bool like_one = code.size() == code_size && std::ranges::all_of(code, [](char each) {
                             return (each >= '0' && each <= '9') || (each >= 'A' && each <= 'Z');
                           });
