@@ -47,19 +47,25 @@ void listening::say(call what, bool opens) {
 
 void listening::listen(const std::string& channel) {
   bool ping = false;
+  bool up = false;
   {
     const base::mutex_lock lock(mutex_);
-    if (!channels_.emplace(channel, true).second) return;
+    if (!channels_.insert(channel).second) return;
     ping = !std::exchange(pinging_, true);
+    up = up_;
   }
   if (ping) pump_->alarm(number_, lease_clock::now() + ping_interval);
-  say(speech::listen(channel), true);
+  if (up) {
+    say(speech::listen(channel), true);
+  } else {
+    connection_->want();  // and connected() listens to all
+  }
 }
 
 void listening::unlisten(const std::string& channel) {
   {
     const base::mutex_lock lock(mutex_);
-    if (channels_.erase(channel) == 0) return;
+    if (channels_.erase(channel) == 0 || !up_) return;
   }
   say(speech::unlisten(channel), false);
 }
@@ -78,9 +84,15 @@ void listening::connected() {
   std::vector<std::string> all;
   {
     const base::mutex_lock lock(mutex_);
-    for (const auto& [channel, on] : channels_) all.push_back(channel);
+    up_ = true;
+    all.assign(channels_.begin(), channels_.end());
   }
   for (const std::string& each : all) say(speech::listen(each), true);
+}
+
+void listening::disconnected(const base::failure& /*why*/, bool /*was_up*/) {
+  const base::mutex_lock lock(mutex_);
+  up_ = false;
 }
 
 void listening::notified(std::string_view channel, std::string_view payload) {
@@ -88,7 +100,12 @@ void listening::notified(std::string_view channel, std::string_view payload) {
 }
 
 void listening::due(time_point now) {
-  say({.prepared = nullptr, .text = "SELECT 1", .parameters = {}}, false);
+  bool up = false;
+  {
+    const base::mutex_lock lock(mutex_);
+    up = up_;
+  }
+  if (up) say({.prepared = nullptr, .text = "SELECT 1", .parameters = {}}, false);
   pump_->alarm(number_, now + ping_interval);
 }
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <unordered_set>
 
 namespace sallyport::backends::postgres {
 
@@ -50,11 +50,11 @@ class listening final : public connection::owner,
   base::result<std::optional<std::string>> greet(const reply* said, int server_process) override;
   bool stateless() override { return false; }
   void connected() override SALLYPORT_EXCLUDES(mutex_);
-  void disconnected(const base::failure& /*why*/, bool /*was_up*/) override {}
+  void disconnected(const base::failure& why, bool was_up) override SALLYPORT_EXCLUDES(mutex_);
   void notified(std::string_view channel, std::string_view payload) override;
   // net::pump::source
   void ready(std::uint32_t /*events*/) override {}
-  void due(time_point now) override;
+  void due(time_point now) override SALLYPORT_EXCLUDES(mutex_);
 
   /// Who hears nothing for so long asks.
   static constexpr duration ping_interval = std::chrono::seconds{5};
@@ -71,7 +71,8 @@ class listening final : public connection::owner,
   net::pump::number number_ = 0;            // likewise
 
   base::mutex mutex_;
-  std::unordered_map<std::string, bool> channels_ SALLYPORT_GUARDED_BY(mutex_);
+  bool up_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  std::unordered_set<std::string> channels_ SALLYPORT_GUARDED_BY(mutex_);
   bool pinging_ SALLYPORT_GUARDED_BY(mutex_) = false;
 };
 

@@ -3,6 +3,7 @@
 #include "backends/postgres/address.hpp"
 #include "backends/postgres/answers.hpp"
 #include "backends/postgres/greeting.hpp"
+#include "backends/postgres/lookup.hpp"
 #include "backends/postgres/schema.hpp"
 #include <sallyport/error.hpp>
 
@@ -113,6 +114,24 @@ TEST(Address, TakesItsOwnOptionsAndLeavesTheRestToLibpq) {
     EXPECT_NE(keyword, "schema");
   }
   EXPECT_TRUE(tls);
+}
+
+TEST(Lookup, GivesLibpqAddressesBesideNames) {
+  lookup one({{"host", "127.0.0.1,/run/pg,::1"}, {"port", "1,2,3"}, {"user", "me"}});
+  const auto found = one.poll();
+  ASSERT_TRUE(found && *found);
+  const wire_parameters wanted{{"user", "me"},
+                               {"host", "127.0.0.1,/run/pg,::1"},
+                               {"hostaddr", "127.0.0.1,,::1"},
+                               {"port", "1,2,3"}};
+  EXPECT_EQ(**found, wanted);
+
+  // What libpq alone knows is left to it.
+  const wire_parameters service{{"service", "locks"}};
+  lookup other(service);
+  const auto same = other.poll();
+  ASSERT_TRUE(same && *same);
+  EXPECT_EQ(**same, service);
 }
 
 TEST(Greeting, RefusesReplicasAndOldServers) {
