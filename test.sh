@@ -8,7 +8,7 @@ usage() {
 usage: ./test.sh [MODE]
 
 Modes:
-  all      (default) every stage: install, build, unit, layering, kit, contract, redis, coordination, crash,
+  all      (default) every stage: install, build, unit, layering, kit, contract, redis, coordination, database, crash,
            command, package, examples, simulator, models, asan, tsan, format; about 38 minutes from nothing on two cores
   quick    unit, layering, kit, contract, command and 1,000 simulated seeds; under 3 minutes once built
   long     like all, with 50,000 simulated seeds, the whole contract suite in every set-up, and the models
@@ -54,16 +54,18 @@ packages=(
   clang libclang-rt-14-dev clang-format
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev liblua5.1-0-dev
   libhiredis-dev libssl-dev openssl redis-tools
+  libpq-dev libc-ares2 libevent-2.1-7 libicu72 libldap-2.5-0 liblz4-1 libsystemd0 libxml2 libzstd1
   libgrpc++-dev libprotobuf-dev protobuf-compiler
-  libevent-2.1-7 libsasl2-2
+  libsasl2-2
   libzookeeper-mt-dev zookeeper openjdk-17-jdk-headless libcurator-recipes-java
   python3 python3-kazoo python3-pymemcache python3-redis pkg-config util-linux
   spin
 )
-# Unpacked into build/unpacked and not installed: etcd's and memcached's would bring services along. Those of golang have the
-# files that our messages are compared with, and what Go's client of etcd is made of; installed, they would ask for ten
-# times as many.
+# Unpacked into build/unpacked and not installed: those of PostgreSQL, pgbouncer, memcached and etcd would bring services
+# along. Those of golang have the files that our messages are compared with, and what Go's client of etcd is made of;
+# installed, they would ask for ten times as many.
 unpacked_packages=(
+  postgresql-15 postgresql-client-15 pgbouncer
   etcd-server etcd-client golang-etcd-server-dev memcached
   golang-github-coreos-go-semver-dev golang-github-coreos-go-systemd-dev golang-github-coreos-pkg-dev
   golang-github-gogo-protobuf-dev golang-github-golang-protobuf-1-3-dev golang-github-google-uuid-dev
@@ -180,7 +182,8 @@ install() {
 # Whether everything is there that comes from packages which are not installed.
 is_unpacked() {
   local file
-  for file in bin/etcd bin/etcdctl bin/memcached share/gocode/src/go.etcd.io/etcd/etcdserver/etcdserverpb/rpc.proto \
+  for file in lib/postgresql/15/bin/postgres lib/postgresql/15/bin/psql sbin/pgbouncer bin/etcd bin/etcdctl bin/memcached \
+    share/gocode/src/go.etcd.io/etcd/etcdserver/etcdserverpb/rpc.proto \
     share/gocode/src/google.golang.org/grpc/version.go share/gocode/src/golang.org/x/text/doc.go; do
     if [[ ! -e /usr/$file && ! -e $root/build/unpacked/usr/$file ]]; then
       return 1
@@ -220,7 +223,7 @@ tests() {
 }
 
 unit_stage() {
-  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|zookeeper|memcached|interop|models)$'
+  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|zookeeper|memcached|postgres|interop|models)$'
 }
 
 layering_stage() {
@@ -247,6 +250,11 @@ coordination_stage() {
   tests release -L '^(etcd|zookeeper|memcached)$' -j4
 }
 
+# Faults, crashes and poolers, on real PostgreSQL servers.
+database_stage() {
+  tests release -L '^postgres$' -j4
+}
+
 # What takes too long for every day: the whole contract suite in every set-up, models in large bounds.
 long_stage() {
   tests release -L '^long$' -j4
@@ -269,7 +277,7 @@ package_stage() {
 
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|zookeeper|memcached|interop|crash|long|cli|install|sim|sim-smoke|models)$'
+  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|zookeeper|memcached|postgres|interop|crash|long|cli|install|sim|sim-smoke|models)$'
 }
 
 # simulate SEEDS
@@ -303,13 +311,13 @@ with_fixed_addresses() {
 asan_stage() {
   build asan sallyport_tests_unit sallyport_tests_contract sallyport_tests_sim-smoke
   export -f tests
-  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_(redlock_1|etcd_[123]|memcached_[123]|zookeeper_1)\$'"
+  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_(redlock_1|etcd_[123]|memcached_[123]|postgres_1|zookeeper_1)\$'"
 }
 
 tsan_stage() {
   build tsan sallyport_tests_threads sallyport_tests_contract
   export -f tests
-  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd(_[123])?|memcached_[123]|zookeeper(_1)?)\$'"
+  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd(_[123])?|memcached_[123]|postgres_1|zookeeper(_1)?)\$'"
 }
 
 our_sources() {
@@ -367,6 +375,7 @@ case "$mode" in
   all | long)
     stage redis 120 redis_stage
     stage coordination 120 coordination_stage
+    stage database 60 database_stage
     stage crash 90 crash_stage
     stage command 90 command_stage
     stage package 30 package_stage

@@ -20,6 +20,7 @@ usage: sallyport run [OPTIONS] NAME -- COMMAND [ARGUMENT]...
        sallyport who NAME [--json]
        sallyport break NAME [--token TOKEN] [--now] [--yes]
        sallyport init URI [--max-lease SECONDS] [--yes]
+       sallyport schema URI
        sallyport help [COMMAND]        sallyport --version
 
 examples:
@@ -168,13 +169,28 @@ options:
 exit codes: 0 done; 1 nothing was done; 64 wrong usage; 69 the store is broken
 )";
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 6> pages{{
+constexpr std::string_view schema_page =
+    R"(usage: sallyport schema [URI]
+
+Prints what the administrator of a database has to run, where those who take locks may not make
+tables: tables and functions in the schema that URI names (?schema=, sallyport), and the rights of
+the user that URI names. The database is not asked, and nothing is changed. Elsewhere it is all made
+on first use.
+
+examples:
+  sallyport schema postgres://app@db1/shop | psql -h db1 -U postgres -v ON_ERROR_STOP=1 shop
+
+exit codes: 0 done; 64 wrong usage, or a store that needs no tables
+)";
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> pages{{
     {"", overview},
     {"run", run_page},
     {"ls", list_page},
     {"who", who_page},
     {"break", break_page},
     {"init", init_page},
+    {"schema", schema_page},
 }};
 
 }  // namespace

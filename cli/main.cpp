@@ -6,6 +6,7 @@
 #include "cli/inspect.hpp"
 #include "cli/message.hpp"
 #include "cli/run.hpp"
+#include "cli/schema.hpp"
 #include "cli/text.hpp"
 #include <sallyport/error.hpp>
 
@@ -44,15 +45,16 @@ int dispatch(std::span<char* const> arguments) {
   if (command == "who") return who_command(rest);
   if (command == "break") return break_command(rest);
   if (command == "init") return init_command(rest);
+  if (command == "schema") return schema_command(rest);
   if (command == "--version" || command == "-V") return print_version();
   if (command == "help" || command == "--help" || command == "-h") {
     return print_help(rest.empty() ? "" : rest.front());
   }
-  const auto meant =
-      nearest(command, {"run", "ls", "who", "break", "init", "help", "--version", "--help"});
+  const auto meant = nearest(
+      command, {"run", "ls", "who", "break", "init", "schema", "help", "--version", "--help"});
   throw usage_error("unknown command " + quoted(command) +
                     (meant ? "; did you mean " + quoted(*meant) + "?"
-                           : "; there are run, ls, who, break, init and help"));
+                           : "; there are run, ls, who, break, init, schema and help"));
 }
 
 int guarded_main(std::span<char* const> arguments) noexcept {

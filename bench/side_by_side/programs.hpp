@@ -31,6 +31,8 @@ namespace sallyport::bench {
 
 /// memcached beside a raw socket: add, delete.
 [[nodiscard]] std::vector<program> memcached_programs();
+/// PostgreSQL beside libpq itself.
+[[nodiscard]] std::vector<program> postgres_programs();
 
 /// ZooKeeper beside its own C library, kazoo and Curator; those that are not installed are missing.
 [[nodiscard]] std::vector<program> zookeeper_programs();

@@ -44,6 +44,11 @@ class client {
   /// or a file, not into a string that ends up in a log.
   static client open(std::string_view uri, client_options options = {});
 
+  /// What an administrator has to run before the store at `uri` can be used by those who may not make
+  /// tables there; the store itself is not asked. Throws lock_error: not_supported (this store needs
+  /// nothing of the kind), and as open().
+  [[nodiscard]] static std::string schema(std::string_view uri);
+
   /// What this store promises.
   [[nodiscard]] const sallyport::capabilities& capabilities() const noexcept;
 

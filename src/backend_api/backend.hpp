@@ -171,6 +171,9 @@ struct backend_descriptor {
   /// Checks the address and makes the backend. Connecting may happen later: an unreachable store
   /// shows as unavailable.
   base::result<std::unique_ptr<backend>> (*open)(const open_request& request);
+  /// What the store's administrator runs where its users may not make what the backend needs, as a
+  /// text for the store's own tools. Asks nobody. Null: the store needs nothing.
+  base::result<std::string> (*schema)(std::string_view uri) = nullptr;
 };
 
 }  // namespace sallyport::backend_api

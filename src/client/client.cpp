@@ -10,6 +10,8 @@ client client::open(std::string_view uri, client_options options) {
   return client{detail::client_state::open(uri, std::move(options))};
 }
 
+std::string client::schema(std::string_view uri) { return detail::client_state::schema(uri); }
+
 const capabilities& client::capabilities() const noexcept { return state_->can(); }
 
 std::vector<lock_info> client::list(std::string_view prefix, std::string_view after,

@@ -92,25 +92,43 @@ std::shared_ptr<client_state> client_state::open(std::string_view uri, client_op
   return std::make_shared<client_state>(uri, std::move(options));
 }
 
-client_state::client_state(std::string_view uri, client_options options)
-    : options_(std::move(options)), born_(base::fork_generation()) {
-  validate(options_);
-  const std::string_view address = uri.empty() ? std::string_view{"local:"} : uri;
+namespace {
+
+const backend_api::backend_descriptor& backend_for(std::string_view address) {
   const auto colon = address.find(':');
   if (colon == std::string_view::npos || colon == 0) {
     refuse(errc::bad_uri, "a store's address begins with its scheme, for example memory:");
   }
-  const std::string_view scheme = address.substr(0, colon);
-  const auto found = client_detail::find_backend(scheme);
+  const auto found = client_detail::find_backend(address.substr(0, colon));
   if (!found) throw_failure(found.error());
+  return **found;
+}
+
+}  // namespace
+
+std::string client_state::schema(std::string_view uri) {
+  const backend_api::backend_descriptor& backend = backend_for(uri.empty() ? "local:" : uri);
+  if (backend.schema == nullptr) {
+    refuse(errc::not_supported, "this store needs no tables, nor anything else to be made first");
+  }
+  auto text = backend.schema(uri);
+  if (!text) throw_failure(text.error());
+  return std::move(*text);
+}
+
+client_state::client_state(std::string_view uri, client_options options)
+    : options_(std::move(options)), born_(base::fork_generation()) {
+  validate(options_);
+  const std::string_view address = uri.empty() ? std::string_view{"local:"} : uri;
+  const backend_api::backend_descriptor& found = backend_for(address);
   inside_ = std::make_unique<innards>(*this, options_);
   const std::string label = options_.label.empty() ? program_invocation_short_name : options_.label;
-  auto opened = (*found)->open({.uri = std::string(address),
-                                .owner = {.host = host_name(),
-                                          .pid = getpid(),
-                                          .label = label,
-                                          .companion_pid = options_.companion_pid},
-                                .listener = inside_->engine});
+  auto opened = found.open({.uri = std::string(address),
+                            .owner = {.host = host_name(),
+                                      .pid = getpid(),
+                                      .label = label,
+                                      .companion_pid = options_.companion_pid},
+                            .listener = inside_->engine});
   if (!opened) throw_failure(opened.error());
   inside_->store = std::move(*opened);
   inside_->engine.attach(*inside_->store);

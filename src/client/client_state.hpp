@@ -25,6 +25,8 @@ class reentry;
 class client_state : public std::enable_shared_from_this<client_state> {
  public:
   static std::shared_ptr<client_state> open(std::string_view uri, client_options options);
+  /// As client::schema.
+  static std::string schema(std::string_view uri);
   client_state(std::string_view uri, client_options options);
   ~client_state();
   client_state(const client_state&) = delete;

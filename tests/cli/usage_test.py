@@ -8,7 +8,7 @@ from kit import COMMAND, CliTest
 
 class Help(CliTest):
     def test_every_command_teaches_by_example(self):
-        for topic in ("run", "ls", "who", "break", "init"):
+        for topic in ("run", "ls", "who", "break", "init", "schema"):
             page = self.sallyport("help", topic)
             self.assertEqual((page.returncode, page.stderr), (0, ""))
             self.assertIn("examples:", page.stdout)
@@ -21,7 +21,7 @@ class Help(CliTest):
         for asked in (["help"], ["--help"], ["-h"]):
             page = self.sallyport(*asked)
             self.assertEqual(page.returncode, 0)
-            for word in ("run", "ls", "who", "break", "init", "examples:"):
+            for word in ("run", "ls", "who", "break", "init", "schema", "examples:"):
                 self.assertIn(word, page.stdout)
 
     def test_run_explains_cron_deploys_fencing_and_exit_codes(self):
@@ -33,6 +33,14 @@ class Help(CliTest):
         told = self.sallyport("--version")
         self.assertEqual(told.returncode, 0)
         self.assertRegex(told.stdout, r"^sallyport \d+\.\d+\.\d+\n$")
+
+    def test_schema_prints_what_an_administrator_runs_and_asks_nobody(self):
+        told = self.sallyport("schema", "postgres://app:secret@127.0.0.1:1/db?schema=our%20locks")
+        self.assertEqual((told.returncode, told.stderr), (0, ""))
+        self.assertTrue(told.stdout.startswith("BEGIN;"))
+        self.assertIn('CREATE TABLE IF NOT EXISTS "our locks".lock', told.stdout)
+        self.assertIn('TO "app";', told.stdout)
+        self.assertNotIn("secret", told.stdout)
 
     def test_a_full_disk_is_told(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
@@ -49,6 +57,10 @@ class Refusals(CliTest):
         self.assertTrue(told.stderr.startswith("sallyport: "), told.stderr)
         self.assertEqual(told.stderr.count("\n"), 1, told.stderr)
         return told.stderr
+
+    def test_schema_of_a_store_that_needs_none(self):
+        self.assertIn("no tables", self.refused("schema", "memory:"))
+        self.assertIn("one URI at a time", self.refused("schema", "memory:", "memory:"))
 
     def test_nothing_to_do(self):
         self.assertIn("sallyport help", self.refused())

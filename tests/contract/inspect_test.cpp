@@ -165,7 +165,7 @@ TEST_F(Inspect, ListGoesPageByPageInByteOrder) {
 
   EXPECT_EQ(all, names);
   EXPECT_EQ(sizes, (std::vector<std::size_t>{4, 2}));
-  EXPECT_TRUE(lists(client, names.size()) + 2);
+  EXPECT_TRUE(lists(client, names.size() + 2));
   EXPECT_EQ(names_of(client.list("pag", "page/a")),
             (std::vector<std::string>{"page/b", "page/\xc3\xa9", "pagf"}));
   EXPECT_TRUE(client.list("nothing").empty());

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -18,6 +19,8 @@ constexpr const char* library = SALLYPORT_SHIFTED_CLOCK_LIBRARY;
 }  // namespace
 
 shifted_clock::shifted_clock() {
+  // Servers that run as another user look at it, too.
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms{0755});
   const std::string path = folder_.path() / "page";
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   void* mapped = MAP_FAILED;

@@ -55,7 +55,8 @@ LAYERS = {
 }
 BACKEND_LAYER = {"backend_api", "base", "net", "include", "std", "system", "tl"}
 # Libraries of a backend, where they are few enough to name; any other backend may use any library.
-BACKEND_LIBRARIES = {"memory": set(), "local": {"lmdb"}, "etcd": set(), "zookeeper": set(), "memcached": set()}
+BACKEND_LIBRARIES = {"memory": set(), "local": {"lmdb"}, "etcd": set(), "zookeeper": set(), "memcached": set(),
+                     "postgres": set()}
 # Backends never see each other, but for this one, which is made of the other.
 BACKEND_COMPOSITION = {"redlock": {"backends/redis"}}
 # Base knows no locks, but it is the home of clocks: it defines the public lease_clock. The
@@ -71,6 +72,8 @@ FILE_EXTRAS = {
     "src/backends/memcached/record.cpp": {"openssl"},
     # ZooKeeper's library is seen by one file; the rest is values.
     "src/backends/zookeeper/wire.cpp": {"zookeeper"},
+    # Likewise libpq.
+    "src/backends/postgres/wire.cpp": {"libpq-fe"},
     "sim/redis/lua_values.cpp": {"lua"},
     "sim/redis/script_host.cpp": {"lua"},
 }

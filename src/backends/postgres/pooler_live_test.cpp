@@ -1,0 +1,65 @@
+#include "backends/postgres/test_live_store.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+// Through pgbouncer. The contract suite runs there as well (SALLYPORT_POSTGRES_SETUP=pooled).
+namespace sallyport::postgres_live {
+namespace {
+
+bool speaks_of_a_pooler(const client& store) {
+  const auto& all = store.capabilities().caveats;
+  return std::ranges::any_of(
+      all, [](const std::string& each) { return each.find("pooler") != std::string::npos; });
+}
+
+TEST(Pooler, OfTransactionsIsNoticedAndNothingIsKeptInSessions) {
+  const postgres_server server;
+  const kit::pgbouncer pooler{server, "transaction", 2};
+  EXPECT_FALSE(speaks_of_a_pooler(open(server.address())));
+  std::vector<std::unique_ptr<background<int>>> all;
+  int inside = 0;
+  int entered = 0;
+
+  for (int i = 0; i < 5; ++i) {
+    all.push_back(std::make_unique<background<int>>([&] {
+      const auto store = open(pooler.address());
+      EXPECT_TRUE(speaks_of_a_pooler(store));
+      mutex lock{store, "door", lasting()};
+      for (int turn = 0; turn < 3; ++turn) {
+        auto held = lock.acquire();
+        EXPECT_EQ(++inside, 1);
+        ++entered;
+        --inside;
+      }
+      return 0;
+    }));
+  }
+  for (auto& each : all) each->get();
+
+  EXPECT_EQ(entered, 15);
+  EXPECT_EQ(server.value("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"), "0");
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(Pooler, OfSessionsIsUsedLikeTheServerItself) {
+  const postgres_server server;
+  const kit::pgbouncer pooler{server, "session", 8};
+  const std::string address = pooler.address() + "?pooler=session";
+  mutex lock{open(address), "door", lasting()};
+  mutex wanted{open(address), "door", lasting()};
+  auto held = lock.acquire();
+  waiter next(wanted);
+  ASSERT_TRUE(waiters_become(server, 1));
+
+  held.release();
+  auto got = next.get();
+
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->release(), release_result::released);
+  EXPECT_EQ(server.value("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"), "1");
+}
+
+}  // namespace
+}  // namespace sallyport::postgres_live

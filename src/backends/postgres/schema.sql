@@ -1,0 +1,504 @@
+-- The rules of locking, as functions of PostgreSQL. {schema} stands for the schema's name, quoted.
+--
+-- Every function that changes what a name's contenders see first takes an advisory lock of its transaction on the name, and
+-- reads after that: in READ COMMITTED each statement of a VOLATILE function sees what was committed before it began, so
+-- the one who waited sees all that the one before it did. Renewals take only the lock of their own row; whoever removes
+-- rows removes them by their expiry and looks afterwards at what is left.
+--
+-- Numbers: kind 1 mutex, 2 shared_mutex, 3 semaphore, 4 election; mode 0 exclusive, 1 shared; state 0 claimed,
+-- 1 provisional (handed over, good for the claim window), 2 a tombstone.
+DO $do$
+DECLARE
+  wanted constant text := {schema_text};
+  foreign_object text;
+BEGIN
+  -- CREATE ... IF NOT EXISTS of two sessions at once may fail for one of them.
+  PERFORM pg_advisory_xact_lock(6011413850937217615);
+  IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = wanted) THEN
+    EXECUTE format('CREATE SCHEMA %I', wanted);
+  END IF;
+  SELECT 'the relation ' || c.relname INTO foreign_object FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = wanted AND c.relname IN ('state', 'alive', 'lock', 'queue', 'token', 'place')
+      AND coalesce(obj_description(c.oid, 'pg_class'), '') NOT LIKE 'Sallyport: %' LIMIT 1;
+  IF foreign_object IS NULL THEN
+    SELECT 'the function ' || p.proname INTO foreign_object FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+      WHERE n.nspname = wanted AND p.proname IN ('draw', 'settle', 'acquire', 'renew', 'leave', 'downgrade', 'set_value',
+        'break_lock', 'change_channel', 'sweep', 'look', 'name_key')
+        AND coalesce(obj_description(p.oid, 'pg_proc'), '') NOT LIKE 'Sallyport: %' LIMIT 1;
+  END IF;
+  IF foreign_object IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'SP002',
+      MESSAGE = format('schema %I has %s, which is not Sallyport''s; nothing was changed', wanted, foreign_object),
+      HINT = 'Name another schema (?schema=...), or move it away.';
+  END IF;
+END
+$do$;
+
+CREATE TABLE IF NOT EXISTS {schema}.state (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  version integer NOT NULL,
+  store uuid NOT NULL DEFAULT gen_random_uuid(),
+  reserved bigint NOT NULL DEFAULT 0,
+  swept timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE {schema}.state IS 'Sallyport: the version of this schema, the end of the tokens that are on record, the last sweep';
+
+-- Emptied by the server after a crash, and on a standby that is promoted: then what was committed last may be missing, and
+-- tokens go on behind all that may have been drawn.
+CREATE UNLOGGED TABLE IF NOT EXISTS {schema}.alive (one boolean PRIMARY KEY DEFAULT true CHECK (one));
+COMMENT ON TABLE {schema}.alive IS 'Sallyport: empty after a crash';
+WITH fresh AS (INSERT INTO {schema}.state (version) VALUES ({version}) ON CONFLICT DO NOTHING RETURNING one)
+  INSERT INTO {schema}.alive SELECT one FROM fresh;
+
+CREATE SEQUENCE IF NOT EXISTS {schema}.token AS bigint INCREMENT BY 1024 MINVALUE 1024 MAXVALUE 9007199254740991 CACHE 1;
+COMMENT ON SEQUENCE {schema}.token IS 'Sallyport: fencing tokens; never set it back, and drop it only when nobody remembers a token';
+CREATE SEQUENCE IF NOT EXISTS {schema}.place AS bigint CACHE 1;
+COMMENT ON SEQUENCE {schema}.place IS 'Sallyport: places in the queues';
+
+CREATE TABLE IF NOT EXISTS {schema}.lock (
+  name bytea NOT NULL,
+  holder bytea NOT NULL,
+  kind smallint NOT NULL,
+  mode smallint NOT NULL,
+  state smallint NOT NULL,
+  permits integer NOT NULL,
+  first_token bigint NOT NULL,
+  last_token bigint NOT NULL,
+  expires timestamptz NOT NULL,
+  since timestamptz NOT NULL,
+  local_waiters integer NOT NULL,
+  client bigint NOT NULL,
+  pid bigint NOT NULL,
+  host bytea NOT NULL,
+  label bytea NOT NULL,
+  value bytea NOT NULL,
+  PRIMARY KEY (name, holder)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+COMMENT ON TABLE {schema}.lock IS 'Sallyport: one row for each grant';
+
+CREATE TABLE IF NOT EXISTS {schema}.queue (
+  name bytea NOT NULL,
+  place bigint NOT NULL,
+  holder bytea NOT NULL,
+  kind smallint NOT NULL,
+  mode smallint NOT NULL,
+  permits integer NOT NULL,
+  window_ms bigint NOT NULL,
+  tokens integer NOT NULL,
+  lapses timestamptz NOT NULL,
+  since timestamptz NOT NULL,
+  local_waiters integer NOT NULL,
+  client bigint NOT NULL,
+  pid bigint NOT NULL,
+  host bytea NOT NULL,
+  label bytea NOT NULL,
+  value bytea NOT NULL,
+  PRIMARY KEY (name, place),
+  UNIQUE (name, holder)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+COMMENT ON TABLE {schema}.queue IS 'Sallyport: one row for each waiter';
+
+-- By what a name is locked within a transaction. Two names may share a key: then they wait for each other, no more.
+CREATE OR REPLACE FUNCTION {schema}.name_key(p_name bytea) RETURNS bigint
+LANGUAGE sql IMMUTABLE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS
+$$ SELECT hashtextextended(encode(p_name, 'hex'), 6011413850937217616) $$;
+COMMENT ON FUNCTION {schema}.name_key IS 'Sallyport: the advisory lock of a name';
+
+-- The first of p_count new tokens. REQUIRES: the name, or its holder's row, is locked by this transaction.
+-- p_durable: this transaction is committed to disk before it is answered. If not, tokens stay below a number that was.
+CREATE OR REPLACE FUNCTION {schema}.draw(p_durable boolean) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  on_record bigint;
+  drawn bigint;
+BEGIN
+  SELECT s.reserved INTO on_record FROM {schema}.state s, {schema}.alive;
+  IF NOT FOUND THEN
+    SELECT s.reserved INTO STRICT on_record FROM {schema}.state s FOR UPDATE;
+    IF NOT EXISTS (SELECT FROM {schema}.alive) THEN
+      -- A standby may also lack some that were committed elsewhere: leave room.
+      PERFORM setval('{schema_in_text}.token', greatest(on_record, (SELECT t.last_value FROM {schema}.token t))
+        + 1024 * 1048576::bigint);
+      INSERT INTO {schema}.alive DEFAULT VALUES;
+      p_durable := true;
+    END IF;
+  END IF;
+  IF p_durable THEN
+    IF current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'local', true); END IF;
+    RETURN nextval('{schema_in_text}.token') - 1023;
+  END IF;
+  drawn := nextval('{schema_in_text}.token');
+  IF drawn > on_record THEN
+    -- Others who need more wait here until it is on disk.
+    SELECT s.reserved INTO STRICT on_record FROM {schema}.state s FOR UPDATE;
+    IF drawn > on_record THEN
+      UPDATE {schema}.state SET reserved = drawn + 1024 * 65536::bigint;
+      PERFORM set_config('synchronous_commit', 'local', true);
+      RETURN drawn - 1023;
+    END IF;
+  END IF;
+  PERFORM set_config('synchronous_commit', 'off', true);
+  RETURN drawn - 1023;
+END $$;
+COMMENT ON FUNCTION {schema}.draw IS 'Sallyport: draws tokens';
+
+-- Where changes of a watched name are told.
+CREATE OR REPLACE FUNCTION {schema}.change_channel(p_name bytea) RETURNS text
+LANGUAGE sql IMMUTABLE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS
+$$ SELECT 'sallyport_c_' || left(encode(sha256(convert_to({schema_text}, 'UTF8') || '\x00'::bytea || p_name), 'hex'), 40) $$;
+COMMENT ON FUNCTION {schema}.change_channel IS 'Sallyport: the channel of a name''s changes';
+
+-- What has lapsed goes, and the queue is served: while its head may enter, it does, provisionally. Returns how many.
+-- REQUIRES: the name is locked.
+CREATE OR REPLACE FUNCTION {schema}.settle(p_name bytea, p_now timestamptz, p_asker bytea, p_durable boolean)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  head {schema}.queue%ROWTYPE;
+  holders bigint;
+  barring bigint;
+  first_ bigint;
+  served integer := 0;
+  lapsed_kind smallint;
+BEGIN
+  -- A row that is being renewed is waited for, and stays.
+  WITH gone AS (DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.expires <= p_now RETURNING l.kind)
+    SELECT max(gone.kind) INTO lapsed_kind FROM gone;
+  LOOP
+    SELECT * INTO head FROM {schema}.queue q WHERE q.name = p_name ORDER BY q.place LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    IF head.lapses <= p_now THEN
+      DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.place = head.place;
+      CONTINUE;
+    END IF;
+    SELECT count(*), count(*) FILTER (WHERE l.mode = 0 OR l.state = 2) INTO holders, barring
+      FROM {schema}.lock l WHERE l.name = p_name;
+    EXIT WHEN NOT CASE
+      WHEN head.kind = 3 THEN holders < head.permits
+      WHEN head.kind = 2 AND head.mode = 1 THEN barring = 0
+      ELSE holders = 0 END;
+    DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.place = head.place;
+    first_ := {schema}.draw(p_durable);
+    INSERT INTO {schema}.lock VALUES (p_name, head.holder, head.kind, head.mode, 1, head.permits, first_,
+      first_ + head.tokens - 1, p_now + head.window_ms * interval '1 millisecond', p_now, head.local_waiters, head.client,
+      head.pid, head.host, head.label, head.value);
+    served := served + 1;
+    IF head.holder <> p_asker THEN
+      PERFORM pg_notify('sallyport_' || to_hex(head.client), format('g %s %s %s %s %s', encode(head.holder, 'hex'), first_,
+        first_ + head.tokens - 1, head.window_ms, head.permits));
+    END IF;
+  END LOOP;
+  IF lapsed_kind = 4 OR (served > 0 AND head.kind = 4) THEN PERFORM pg_notify({schema}.change_channel(p_name), ''); END IF;
+  RETURN served;
+END $$;
+COMMENT ON FUNCTION {schema}.settle IS 'Sallyport: serves a queue';
+
+-- Answers {1, first, last, remaining ms, provisional, permits}, {2, ask again after ms, newest token, permits}, {3} held,
+-- {4, kind} in use as another kind.
+CREATE OR REPLACE FUNCTION {schema}.acquire(p_name bytea, p_holder bytea, p_kind smallint, p_mode smallint,
+  p_lease_ms bigint, p_window_ms bigint, p_ticket_ms bigint, p_may_wait boolean, p_permits integer, p_tokens integer,
+  p_local_waiters integer, p_durable boolean, p_client bigint, p_pid bigint, p_host bytea, p_label bytea, p_value bytea)
+RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  now_ timestamptz;
+  mine {schema}.lock%ROWTYPE;
+  used_as smallint;
+  permits_ integer := p_permits;
+  place_ bigint;
+  holders bigint := 0;
+  barring bigint := 0;
+  soonest timestamptz;
+  latest timestamptz;
+  latest_barring timestamptz;
+  first_ bigint;
+  ask_ms bigint := p_ticket_ms / 3;
+  served integer := 0;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
+  END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616));
+  now_ := clock_timestamp();
+  IF EXISTS (SELECT FROM {schema}.lock l WHERE l.name = p_name)
+    OR EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name) THEN
+    served := {schema}.settle(p_name, now_, p_holder, p_durable);
+    SELECT * INTO mine FROM {schema}.lock l WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2;
+    IF FOUND THEN
+      IF mine.kind <> p_kind THEN RETURN ARRAY[4, mine.kind]; END IF;
+      IF mine.since = now_ AND mine.state = 1 THEN
+        -- Let in by its own question: nothing has to be claimed.
+        UPDATE {schema}.lock l SET state = 0, expires = now_ + p_lease_ms * interval '1 millisecond',
+          local_waiters = p_local_waiters, value = p_value WHERE l.name = p_name AND l.holder = p_holder;
+        RETURN ARRAY[1, mine.first_token, mine.last_token, p_lease_ms, 0, mine.permits];
+      END IF;
+      IF mine.local_waiters <> p_local_waiters THEN
+        UPDATE {schema}.lock l SET local_waiters = p_local_waiters WHERE l.name = p_name AND l.holder = p_holder;
+      END IF;
+      RETURN ARRAY[1, mine.first_token, mine.last_token, floor(extract(epoch FROM mine.expires - clock_timestamp()) * 1000)::bigint,
+        mine.state, mine.permits];
+    END IF;
+    SELECT l.kind, l.permits INTO used_as, permits_ FROM {schema}.lock l WHERE l.name = p_name LIMIT 1;
+    IF NOT FOUND THEN permits_ := p_permits; END IF;
+    IF used_as <> p_kind THEN RETURN ARRAY[4, used_as]; END IF;
+    SELECT count(*), count(*) FILTER (WHERE l.mode = 0 OR l.state = 2), min(l.expires), max(l.expires),
+      max(l.expires) FILTER (WHERE l.mode = 0 OR l.state = 2)
+      INTO holders, barring, soonest, latest, latest_barring FROM {schema}.lock l WHERE l.name = p_name;
+    DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.holder = p_holder AND q.lapses <= now_;
+    UPDATE {schema}.queue q SET lapses = now_ + p_ticket_ms * interval '1 millisecond', window_ms = p_window_ms,
+      tokens = least(p_tokens, 1024), local_waiters = p_local_waiters
+      WHERE q.name = p_name AND q.holder = p_holder RETURNING q.place INTO place_;
+  END IF;
+
+  IF place_ IS NULL THEN
+    IF NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name) AND (CASE
+      WHEN p_kind = 3 THEN holders < permits_
+      WHEN p_kind = 2 AND p_mode = 1 THEN barring = 0
+      ELSE holders = 0 END) THEN
+      first_ := {schema}.draw(p_durable);
+      INSERT INTO {schema}.lock VALUES (p_name, p_holder, p_kind, p_mode, 0, permits_, first_,
+        first_ + least(p_tokens, 1024) - 1, now_ + p_lease_ms * interval '1 millisecond', now_, p_local_waiters, p_client,
+        p_pid, p_host, p_label, p_value);
+      IF p_kind = 4 THEN PERFORM pg_notify({schema}.change_channel(p_name), ''); END IF;
+      RETURN ARRAY[1, first_, first_ + least(p_tokens, 1024) - 1, p_lease_ms, 0, permits_];
+    END IF;
+    IF NOT p_may_wait THEN RETURN ARRAY[3]; END IF;
+    place_ := nextval('{schema_in_text}.place');
+    INSERT INTO {schema}.queue VALUES (p_name, place_, p_holder, p_kind, p_mode, permits_, p_window_ms,
+      least(p_tokens, 1024), now_ + p_ticket_ms * interval '1 millisecond', now_, p_local_waiters, p_client, p_pid, p_host,
+      p_label, p_value);
+  END IF;
+  -- A place in the queue that a crash takes away is taken again by the next question.
+  IF served = 0 THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
+  IF NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name AND q.place < place_) THEN
+    IF p_kind = 3 THEN latest := soonest;
+    ELSIF p_kind = 2 AND p_mode = 1 THEN latest := latest_barring;
+    END IF;
+    ask_ms := least(ask_ms, ceil(extract(epoch FROM latest - clock_timestamp()) * 1000)::bigint);
+  END IF;
+  RETURN ARRAY[2, greatest(ask_ms, 1), (SELECT t.last_value FROM {schema}.token t), permits_];
+END $$;
+COMMENT ON FUNCTION {schema}.acquire IS 'Sallyport: lets in or puts into the queue';
+
+-- Compare-and-extend, for each of several holders; also the claim of what was handed over. Answers four numbers each:
+-- 1, first, last, remaining ms; 2, ask again after ms, newest token, permits: it waits; 0, 0, 0, 0: gone.
+CREATE OR REPLACE FUNCTION {schema}.renew(p_names bytea[], p_holders bytea[], p_lease_ms bigint[], p_tokens integer[],
+  p_local_waiters integer[], p_durable boolean) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  answers bigint[] := '{}';
+  first_ bigint;
+  last_ bigint;
+  kind_ smallint;
+  permits_ integer;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
+  END IF;
+  IF NOT p_durable THEN
+    PERFORM set_config('synchronous_commit', 'off', true);
+  ELSIF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'local', true);
+  END IF;
+  FOR i IN 1 .. cardinality(p_names) LOOP
+    UPDATE {schema}.lock l SET expires = clock_timestamp() + p_lease_ms[i] * interval '1 millisecond', state = 0,
+      local_waiters = p_local_waiters[i]
+      WHERE l.name = p_names[i] AND l.holder = p_holders[i] AND l.state <> 2 AND l.expires > clock_timestamp()
+      RETURNING l.first_token, l.last_token, l.kind INTO first_, last_, kind_;
+    IF FOUND THEN
+      IF p_tokens[i] > 0 THEN
+        first_ := {schema}.draw(p_durable);
+        last_ := first_ + least(p_tokens[i], 1024) - 1;
+        UPDATE {schema}.lock l SET first_token = first_, last_token = last_
+          WHERE l.name = p_names[i] AND l.holder = p_holders[i];
+        IF kind_ = 4 THEN PERFORM pg_notify({schema}.change_channel(p_names[i]), ''); END IF;
+      END IF;
+      answers := answers || ARRAY[1, first_, last_, p_lease_ms[i]];
+      CONTINUE;
+    END IF;
+    UPDATE {schema}.queue q SET local_waiters = p_local_waiters[i]
+      WHERE q.name = p_names[i] AND q.holder = p_holders[i] AND q.lapses > clock_timestamp()
+      RETURNING q.permits INTO permits_;
+    IF FOUND THEN
+      answers := answers || ARRAY[2, 1, (SELECT t.last_value FROM {schema}.token t), permits_];
+    ELSE
+      answers := answers || ARRAY[0, 0, 0, 0]::bigint[];
+    END IF;
+  END LOOP;
+  RETURN answers;
+END $$;
+COMMENT ON FUNCTION {schema}.renew IS 'Sallyport: renews and claims';
+
+-- Release; with p_withdraw also out of the queue. Answers {1}: it was there, {0}: it was not.
+CREATE OR REPLACE FUNCTION {schema}.leave(p_name bytea, p_holder bytea, p_withdraw boolean, p_durable boolean)
+RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  now_ timestamptz;
+  until timestamptz;
+  kind_ smallint;
+  left_ bigint := 0;
+  served integer := 0;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
+  END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616));
+  now_ := clock_timestamp();
+  DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2
+    RETURNING l.expires, l.kind INTO until, kind_;
+  IF FOUND THEN
+    IF until > now_ THEN left_ := 1; END IF;
+    IF kind_ = 4 THEN PERFORM pg_notify({schema}.change_channel(p_name), ''); END IF;
+  ELSIF p_withdraw THEN
+    DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.holder = p_holder RETURNING q.lapses INTO until;
+    IF FOUND AND until > now_ THEN left_ := 1; END IF;
+  END IF;
+  IF EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name) THEN
+    served := {schema}.settle(p_name, now_, p_holder, p_durable);
+  END IF;
+  -- A release that a crash undoes is a lock that ends with its lease.
+  IF served = 0 THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
+  RETURN ARRAY[left_];
+END $$;
+COMMENT ON FUNCTION {schema}.leave IS 'Sallyport: releases, with hand-over';
+
+-- Exclusive to shared, keeping the token; waiting readers enter. Answers as renew.
+CREATE OR REPLACE FUNCTION {schema}.downgrade(p_name bytea, p_holder bytea, p_lease_ms bigint, p_local_waiters integer,
+  p_durable boolean) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  now_ timestamptz;
+  first_ bigint;
+  last_ bigint;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
+  END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616));
+  IF current_setting('synchronous_commit') = 'off' AND p_durable THEN
+    PERFORM set_config('synchronous_commit', 'local', true);
+  END IF;
+  now_ := clock_timestamp();
+  UPDATE {schema}.lock l SET mode = 1, state = 0, expires = now_ + p_lease_ms * interval '1 millisecond',
+    local_waiters = p_local_waiters
+    WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2 AND l.kind = 2 AND l.expires > now_
+    RETURNING l.first_token, l.last_token INTO first_, last_;
+  IF NOT FOUND THEN RETURN ARRAY[0, 0, 0, 0]; END IF;
+  PERFORM {schema}.settle(p_name, now_, p_holder, p_durable);
+  RETURN ARRAY[1, first_, last_, p_lease_ms];
+END $$;
+COMMENT ON FUNCTION {schema}.downgrade IS 'Sallyport: a writer becomes a reader';
+
+-- Answers {1}: done, {0}: this contender does not hold it.
+CREATE OR REPLACE FUNCTION {schema}.set_value(p_name bytea, p_holder bytea, p_value bytea) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  UPDATE {schema}.lock l SET value = p_value
+    WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2 AND l.expires > clock_timestamp();
+  IF NOT FOUND THEN RETURN ARRAY[0]; END IF;
+  PERFORM pg_notify({schema}.change_channel(p_name), '');
+  RETURN ARRAY[1];
+END $$;
+COMMENT ON FUNCTION {schema}.set_value IS 'Sallyport: what a leader says';
+
+-- Takes the grant away whose block contains the token. Answers {1}: done, {0}: nobody holds it, {2}: held under another
+-- token, {3}: broken already.
+CREATE OR REPLACE FUNCTION {schema}.break_lock(p_name bytea, p_token bigint, p_at_once boolean, p_durable boolean)
+RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  now_ timestamptz;
+  broken {schema}.lock%ROWTYPE;
+  found_ bigint;
+  alive_ bigint;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
+  END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616));
+  IF current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'local', true); END IF;
+  now_ := clock_timestamp();
+  PERFORM {schema}.settle(p_name, now_, ''::bytea, p_durable);
+  -- Locked: a renewal of the same moment comes before this or finds nothing.
+  PERFORM FROM {schema}.lock l WHERE l.name = p_name FOR UPDATE;
+  SELECT count(*), count(*) FILTER (WHERE l.state <> 2) INTO found_, alive_ FROM {schema}.lock l WHERE l.name = p_name;
+  IF found_ = 0 THEN RETURN ARRAY[0]; END IF;
+  SELECT * INTO broken FROM {schema}.lock l WHERE l.name = p_name AND l.first_token <= p_token
+    AND p_token <= l.last_token AND (l.state <> 2 OR p_at_once) LIMIT 1;
+  IF NOT FOUND THEN RETURN ARRAY[CASE WHEN alive_ > 0 THEN 2 ELSE 3 END]; END IF;
+  IF broken.state <> 2 THEN
+    PERFORM pg_notify('sallyport_' || to_hex(broken.client), 'l ' || encode(broken.holder, 'hex'));
+  END IF;
+  IF p_at_once THEN
+    DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.holder = broken.holder;
+    PERFORM {schema}.settle(p_name, now_, ''::bytea, p_durable);
+  ELSE
+    UPDATE {schema}.lock l SET state = 2, holder = int8send(broken.first_token), value = ''
+      WHERE l.name = p_name AND l.holder = broken.holder;
+  END IF;
+  IF broken.kind = 4 THEN PERFORM pg_notify({schema}.change_channel(p_name), ''); END IF;
+  RETURN ARRAY[1];
+END $$;
+COMMENT ON FUNCTION {schema}.break_lock IS 'Sallyport: takes a grant away';
+
+-- Up to p_limit names from p_prefix on, after p_after, with their holders and waiters in order. Ids are not shown.
+CREATE OR REPLACE FUNCTION {schema}.look(p_prefix bytea, p_after bytea, p_limit bigint, p_exact boolean)
+RETURNS TABLE (name bytea, waits boolean, kind smallint, permits integer, mode smallint, state smallint, token bigint,
+  age_ms bigint, rest_ms bigint, local_waiters integer, pid bigint, host bytea, label bytea, value bytea)
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  now_ timestamptz := clock_timestamp();
+BEGIN
+  RETURN QUERY
+  WITH wanted AS (
+    SELECT a.name FROM (
+      SELECT l.name FROM {schema}.lock l WHERE l.expires > now_ AND l.name >= p_prefix AND l.name > p_after
+        AND CASE WHEN p_exact THEN l.name = p_prefix ELSE substring(l.name, 1, length(p_prefix)) = p_prefix END
+      UNION
+      SELECT q.name FROM {schema}.queue q WHERE q.lapses > now_ AND q.name >= p_prefix AND q.name > p_after
+        AND CASE WHEN p_exact THEN q.name = p_prefix ELSE substring(q.name, 1, length(p_prefix)) = p_prefix END) a
+    ORDER BY a.name LIMIT p_limit)
+  SELECT u.name, u.waits, u.kind, u.permits, u.mode, u.state, u.token, u.age_ms, u.rest_ms, u.local_waiters, u.pid, u.host,
+    u.label, u.value FROM (
+    SELECT l.name, false AS waits, l.kind, l.permits, l.mode, l.state, l.first_token AS token,
+      floor(extract(epoch FROM now_ - l.since) * 1000)::bigint AS age_ms,
+      floor(extract(epoch FROM l.expires - now_) * 1000)::bigint AS rest_ms, l.local_waiters, l.pid, l.host, l.label,
+      l.value, l.first_token AS rank
+      FROM {schema}.lock l JOIN wanted w ON w.name = l.name WHERE l.expires > now_
+    UNION ALL
+    SELECT q.name, true, q.kind, q.permits, q.mode, 0::smallint, 0::bigint,
+      floor(extract(epoch FROM now_ - q.since) * 1000)::bigint, 0::bigint, q.local_waiters, q.pid, q.host, q.label,
+      ''::bytea, q.place
+      FROM {schema}.queue q JOIN wanted w ON w.name = q.name WHERE q.lapses > now_) u
+  ORDER BY u.name, u.waits, u.rank;
+END $$;
+COMMENT ON FUNCTION {schema}.look IS 'Sallyport: who holds and who waits';
+
+-- Removes what contenders left that ended without a word. Once a minute in the whole store, whoever asks, unless p_now.
+-- Returns how many names it looked at.
+CREATE OR REPLACE FUNCTION {schema}.sweep(p_now boolean, p_durable boolean) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  now_ timestamptz := clock_timestamp();
+  one bytea;
+  looked bigint := 0;
+BEGIN
+  PERFORM FROM {schema}.state s WHERE p_now OR s.swept < now_ - interval '1 minute' FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN ARRAY[0]; END IF;
+  UPDATE {schema}.state SET swept = now_;
+  PERFORM set_config('synchronous_commit', 'off', true);
+  FOR one IN
+    SELECT l.name FROM {schema}.lock l WHERE l.expires <= now_ UNION
+    SELECT q.name FROM {schema}.queue q WHERE q.lapses <= now_ LIMIT 1000
+  LOOP
+    -- A name that is in use is settled by those who use it.
+    CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended(encode(one, 'hex'), 6011413850937217616));
+    looked := looked + 1;
+    DELETE FROM {schema}.queue q WHERE q.name = one AND q.lapses <= now_;
+    PERFORM {schema}.settle(one, now_, ''::bytea, p_durable);
+  END LOOP;
+  RETURN ARRAY[looked];
+END $$;
+COMMENT ON FUNCTION {schema}.sweep IS 'Sallyport: removes what the dead left';

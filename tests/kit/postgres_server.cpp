@@ -1,0 +1,268 @@
+#include "tests/kit/postgres_server.hpp"
+
+#include "tests/kit/shifted_clock.hpp"
+
+#include <csignal>
+#include <fstream>
+#include <libpq-fe.h>
+#include <sys/shm.h>
+#include <unistd.h>
+#include <utility>
+
+namespace sallyport::kit {
+
+namespace {
+
+constexpr const char* postgres_folder = SALLYPORT_POSTGRES_FOLDER;
+constexpr const char* pgbouncer_program = SALLYPORT_PGBOUNCER;
+constexpr uid_t nobody = 65534;
+
+std::filesystem::path in_memory() {
+  const std::filesystem::path memory = "/dev/shm";
+  return std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();
+}
+
+std::optional<user_and_group> not_root() {
+  if (::geteuid() != 0) return std::nullopt;
+  return user_and_group{.user = nobody, .group = nobody};
+}
+
+void give_away(const std::filesystem::path& what) {
+  if (::geteuid() == 0 && ::chown(what.c_str(), nobody, nobody) != 0) {
+    throw kit_error("chown failed for " + what.string());
+  }
+}
+
+/// What a killed server could not remove: a small piece of shared memory.
+void remove_shared_memory(const std::filesystem::path& data) {
+  std::ifstream file(data / "postmaster.pid");
+  std::string line;
+  for (int i = 0; i < 6; ++i) std::getline(file, line);
+  long key = 0;
+  int id = -1;
+  if (file >> key >> id) ::shmctl(id, IPC_RMID, nullptr);
+}
+
+std::string program(const char* name) { return std::string(postgres_folder) + "/" + name; }
+
+}  // namespace
+
+struct postgres_probe::handle {
+  PGconn* connection = nullptr;
+};
+
+postgres_probe::postgres_probe(const std::string& where) : handle_(std::make_unique<handle>()) {
+  handle_->connection = PQconnectdb(where.c_str());
+  if (PQstatus(handle_->connection) != CONNECTION_OK) {
+    const std::string why = PQerrorMessage(handle_->connection);
+    PQfinish(handle_->connection);
+    throw kit_error("no connection: " + why);
+  }
+  PQsetNoticeProcessor(
+      handle_->connection, [](void*, const char*) {}, nullptr);
+}
+
+postgres_probe::~postgres_probe() { PQfinish(handle_->connection); }
+
+void postgres_probe::begin(const std::string& sql) {
+  if (PQsendQuery(handle_->connection, sql.c_str()) == 0) {
+    throw kit_error(PQerrorMessage(handle_->connection));
+  }
+}
+
+postgres_rows postgres_probe::result() {
+  postgres_rows all;
+  std::string error;
+  while (PGresult* const one = PQgetResult(handle_->connection)) {
+    const auto status = PQresultStatus(one);
+    if (status == PGRES_TUPLES_OK) {
+      all.clear();
+      for (int row = 0; row < PQntuples(one); ++row) {
+        auto& values = all.emplace_back();
+        for (int column = 0; column < PQnfields(one); ++column) {
+          values.emplace_back(PQgetvalue(one, row, column));
+        }
+      }
+    } else if (status != PGRES_COMMAND_OK && error.empty()) {
+      error = PQresultErrorMessage(one);
+    }
+    PQclear(one);
+  }
+  if (!error.empty()) throw kit_error(error);
+  return all;
+}
+
+postgres_rows postgres_probe::rows(const std::string& sql) {
+  begin(sql);
+  return result();
+}
+
+std::string postgres_probe::value(const std::string& sql) {
+  const postgres_rows all = rows(sql);
+  return all.empty() || all.front().empty() ? "" : all.front().front();
+}
+
+int postgres_probe::process() const { return PQbackendPID(handle_->connection); }
+
+std::string postgres_server::address_at(std::uint16_t port) {
+  return "postgres://postgres@127.0.0.1:" + std::to_string(port) + "/postgres";
+}
+
+postgres_server::postgres_server(postgres_options options)
+    : options_(std::move(options)), folder_("pg", in_memory()) {
+  give_away(folder_.path());
+  const auto data = folder_.path() / "data";
+  child_process made{
+      {.program = program("initdb"),
+       .called_as = {},
+       .arguments = {"--pgdata=" + data.string(), "--auth=trust", "--username=postgres",
+                     "--no-sync", "--no-instructions", "--encoding=" + options_.encoding,
+                     "--locale=C", "--wal-segsize=1"},
+       .environment = {"LC_ALL=C", "TZ=UTC"},
+       .folder = folder_.path(),
+       .log = folder_.path() / "initdb.log",
+       .run_as = not_root()}};
+  if (made.wait_for_end() != 0) throw kit_error("initdb failed\n" + made.log_tail());
+  std::ofstream hba(data / "pg_hba.conf", std::ios::trunc);
+  for (const std::string& each : options_.hba) hba << each << '\n';
+  hba << "local all all trust\nhost all all 127.0.0.1/32 trust\n"
+         "local replication all trust\nhost replication all 127.0.0.1/32 trust\n";
+  hba.close();
+  if (options_.tls) {
+    // A key that others may read is refused.
+    const auto key = folder_.path() / "server.key";
+    std::filesystem::copy_file(options_.tls->key, key);
+    std::filesystem::permissions(key, std::filesystem::perms::owner_read);
+    give_away(key);
+    for (const auto& [from, to] : {std::pair{options_.tls->certificate, "server.crt"},
+                                   {options_.tls->authority, "ca.crt"}}) {
+      std::filesystem::copy_file(from, folder_.path() / to);
+      give_away(folder_.path() / to);
+    }
+  }
+  start();
+}
+
+postgres_server::~postgres_server() {
+  if (process_ && process_->running()) {
+    for (const pid_t each : processes()) ::kill(each, SIGCONT);
+    // At once, but with time to remove its shared memory.
+    process_->signal(SIGQUIT);
+    if (!process_->wait_for_end()) process_->kill();
+  }
+  remove_shared_memory(folder_.path() / "data");
+}
+
+std::vector<pid_t> postgres_server::processes() const {
+  std::vector<pid_t> all;
+  if (!process_) return all;
+  all.push_back(process_->pid());
+  const std::string path = "/proc/" + std::to_string(process_->pid()) + "/task/" +
+                           std::to_string(process_->pid()) + "/children";
+  std::ifstream children(path);
+  for (pid_t each = 0; children >> each;) all.push_back(each);
+  return all;
+}
+
+void postgres_server::start() {
+  if (running()) throw kit_error("the server runs already");
+  std::vector<std::string> arguments{"-D", (folder_.path() / "data").string(),
+                                     "-p", std::to_string(port()),
+                                     "-k", folder_.path().string()};
+  std::vector<std::string> settings{
+      "listen_addresses=127.0.0.1", "shared_buffers=16MB",      "jit=off",
+      "max_connections=200",        "log_min_messages=warning", "timezone=UTC",
+      "autovacuum_naptime=5s"};
+  if (options_.tls) {
+    settings.insert(settings.end(),
+                    {"ssl=on", "ssl_cert_file=" + (folder() / "server.crt").string(),
+                     "ssl_key_file=" + (folder() / "server.key").string(),
+                     "ssl_ca_file=" + (folder() / "ca.crt").string()});
+  }
+  settings.insert(settings.end(), options_.settings.begin(), options_.settings.end());
+  for (const std::string& each : settings) {
+    arguments.emplace_back("-c");
+    arguments.push_back(each);
+  }
+  std::vector<std::string> environment{"LC_ALL=C", "TZ=UTC"};
+  if (options_.clock != nullptr) {
+    for (const std::string& each : options_.clock->environment()) environment.push_back(each);
+  }
+  process_ = std::make_unique<child_process>(child_options{.program = program("postgres"),
+                                                           .called_as = {},
+                                                           .arguments = std::move(arguments),
+                                                           .environment = std::move(environment),
+                                                           .folder = folder_.path(),
+                                                           .log = folder_.path() / "log",
+                                                           .run_as = not_root()});
+  wait_until_ready();
+}
+
+void postgres_server::wait_until_ready() {
+  const bool ready = eventually([&] {
+    if (!process_->running()) return true;  // no use in waiting on
+    return value("SELECT 1") == "1";
+  });
+  if (!ready || !process_->running()) {
+    throw kit_error("PostgreSQL does not answer\n" + process_->log_tail());
+  }
+}
+
+void postgres_server::stop() {
+  // "Fast": clients are sent away.
+  process_->signal(SIGINT);
+  if (!process_->wait_for_end()) throw kit_error("PostgreSQL does not stop\n" + log_tail());
+}
+
+void postgres_server::kill() {
+  for (const pid_t each : processes()) ::kill(each, SIGKILL);
+  process_->kill();
+}
+
+void postgres_server::pause() {
+  for (const pid_t each : processes()) ::kill(each, SIGSTOP);
+}
+
+void postgres_server::resume() {
+  for (const pid_t each : processes()) ::kill(each, SIGCONT);
+}
+
+bool postgres_server::running() { return process_ && process_->running(); }
+
+postgres_rows postgres_server::rows(const std::string& sql) const {
+  return postgres_probe{address()}.rows(sql);
+}
+
+std::string postgres_server::value(const std::string& sql) const {
+  return postgres_probe{address()}.value(sql);
+}
+
+pgbouncer::pgbouncer(const postgres_server& server, const std::string& mode, int connections)
+    : folder_("pgbouncer", in_memory()) {
+  give_away(folder_.path());
+  const auto file = folder_.path() / "pgbouncer.ini";
+  std::ofstream out(file);
+  out << "[databases]\n"
+      // auth_type any has to be told as whom it connects.
+      << "* = host=127.0.0.1 port=" << server.port() << " user=postgres\n[pgbouncer]\n"
+      << "listen_addr = 127.0.0.1\nlisten_port = " << port() << "\nunix_socket_dir =\n"
+      << "auth_type = any\npool_mode = " << mode << "\ndefault_pool_size = " << connections << "\n"
+      << "max_client_conn = 200\nserver_check_delay = 0\n";
+  out.close();
+  process_ = std::make_unique<child_process>(child_options{.program = pgbouncer_program,
+                                                           .called_as = {},
+                                                           .arguments = {file.string()},
+                                                           .environment = {},
+                                                           .folder = folder_.path(),
+                                                           .log = folder_.path() / "log",
+                                                           .run_as = not_root()});
+  const bool ready = eventually([&] {
+    if (!process_->running()) return true;
+    return postgres_probe{address()}.value("SELECT 1") == "1";
+  });
+  if (!ready || !process_->running()) {
+    throw kit_error("pgbouncer does not answer\n" + process_->log_tail());
+  }
+}
+
+}  // namespace sallyport::kit
