@@ -13,9 +13,10 @@ namespace {
 
 using contract::holder_process;
 
+/// Returns when they have ended.
 void end_connections(const postgres_server& server, const std::string& which) {
   server.rows(
-      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE "
+      "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name LIKE "
       "'sallyport:%' AND " +
       which);
 }
