@@ -2,6 +2,7 @@
 
 #include "tests/kit/shifted_clock.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <libpq-fe.h>
@@ -41,6 +42,15 @@ void remove_shared_memory(const std::filesystem::path& data) {
   long key = 0;
   int id = -1;
   if (file >> key >> id) ::shmctl(id, IPC_RMID, nullptr);
+}
+
+/// Nobody may have taken note of its end.
+bool has_ended(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return true;
+  const auto at = line.rfind(") ");
+  return at != std::string::npos && line.compare(at + 2, 1, "Z") == 0;
 }
 
 std::string program(const char* name) { return std::string(postgres_folder) + "/" + name; }
@@ -215,8 +225,14 @@ void postgres_server::stop() {
 }
 
 void postgres_server::kill() {
-  for (const pid_t each : processes()) ::kill(each, SIGKILL);
+  // One that stands still starts no further processes.
+  process_->pause();
+  const std::vector<pid_t> all = processes();
+  for (const pid_t each : all) ::kill(each, SIGKILL);
   process_->kill();
+  // The next server refuses to start while any of them is left.
+  const bool gone = eventually([&] { return std::ranges::all_of(all, &has_ended); });
+  if (!gone) throw kit_error("PostgreSQL's processes do not end");
 }
 
 void postgres_server::pause() {

@@ -13,9 +13,10 @@ namespace {
 
 using contract::holder_process;
 
+/// Returns when they have ended.
 void end_connections(const postgres_server& server, const std::string& which) {
   server.rows(
-      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE "
+      "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name LIKE "
       "'sallyport:%' AND " +
       which);
 }
@@ -84,6 +85,8 @@ TEST(Connections, AreTwoForTwoHundredWaiters) {
   const auto crowd = open(server.address(), options);
   std::vector<std::unique_ptr<mutex>> locks;
   std::vector<std::unique_ptr<waiter>> waiters;
+  locks.reserve(200);
+  waiters.reserve(200);
   // Names of their own: waiters of one name would share a contender.
   for (int i = 0; i < 200; ++i) {
     locks.push_back(std::make_unique<mutex>(crowd, "door " + std::to_string(i), lasting()));
@@ -199,7 +202,7 @@ class Timeouts : public testing::Test {
                "door", lasting()};
     postgres_probe keeper{server_->address()};
     keeper.rows("BEGIN; SELECT pg_advisory_xact_lock(sallyport.name_key('door'))");
-    const auto trouble = error_of([&] { static_cast<void>(lock.try_acquire()); });
+    auto trouble = error_of([&] { static_cast<void>(lock.try_acquire()); });
     keeper.rows("ROLLBACK");
     auto held = lock.acquire();
     EXPECT_EQ(held.release(), release_result::released);
@@ -327,11 +330,12 @@ TEST(ClientsClock, IsNobodysBusiness) {
   kit::shifted_clock clock;
   for (const std::string& each : clock.environment()) {
     const auto equals = each.find('=');
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody reads it meanwhile.
     ::setenv(each.substr(0, equals).c_str(), each.substr(equals + 1).c_str(), 1);
   }
   holder_process holder{server.address(), "door", {"--lease-ms", "900"}};
   for (const std::string& each : clock.environment()) {
-    ::unsetenv(each.substr(0, each.find('=')).c_str());
+    ::unsetenv(each.substr(0, each.find('=')).c_str());  // NOLINT(concurrency-mt-unsafe)
   }
   ASSERT_TRUE(holder.ask("acquire").starts_with("acquired"));
   mutex other{open(server.address()), "door", lasting()};

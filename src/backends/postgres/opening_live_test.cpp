@@ -34,6 +34,7 @@ std::unique_ptr<postgres_server> Opening::server_;
 TEST_F(Opening, ByManyAtOnceMakesTheSchemaOnce) {
   const std::string address = server_->address() + "?schema=many%20at%20once";
   std::vector<std::unique_ptr<background<bool>>> all;
+  all.reserve(12);
   for (int i = 0; i < 12; ++i) {
     all.push_back(std::make_unique<background<bool>>([&, i] {
       mutex lock{open(address), "door " + std::to_string(i % 3), lasting()};
@@ -133,13 +134,13 @@ TEST_F(Opening, ReadsServiceFiles) {
   const auto file = server_->folder() / "services";
   std::ofstream(file) << "[locks]\nhost=127.0.0.1\nport=" << server_->port()
                       << "\nuser=postgres\ndbname=postgres\n";
-  ::setenv("PGSERVICEFILE", file.c_str(), 1);
+  ::setenv("PGSERVICEFILE", file.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
 
   mutex lock{open("postgres:///?service=locks&schema=by_service"), "door", lasting()};
   auto held = lock.acquire();
 
   EXPECT_EQ(held.release(), release_result::released);
-  ::unsetenv("PGSERVICEFILE");
+  ::unsetenv("PGSERVICEFILE");  // NOLINT(concurrency-mt-unsafe)
 }
 
 TEST_F(Opening, RefusesBadAddressesWithoutRepeatingSecrets) {

@@ -22,6 +22,7 @@ TEST(Pooler, OfTransactionsIsNoticedAndNothingIsKeptInSessions) {
   int inside = 0;
   int entered = 0;
 
+  all.reserve(5);
   for (int i = 0; i < 5; ++i) {
     all.push_back(std::make_unique<background<int>>([&] {
       const auto store = open(pooler.address());

@@ -40,6 +40,7 @@ TEST(Tokens, GrowForEveryoneWhoEnters) {
   const postgres_server server;
   std::vector<std::unique_ptr<background<std::vector<std::uint64_t>>>> all;
   std::vector<std::uint64_t> order;
+  all.reserve(4);
   for (int i = 0; i < 4; ++i) {
     all.push_back(std::make_unique<background<std::vector<std::uint64_t>>>([&] {
       mutex lock{open(server.address()), "door", lasting()};
