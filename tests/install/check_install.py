@@ -242,7 +242,7 @@ class Check:
             try:
                 loaded = [self.opened(beside, scheme), self.opened(elsewhere, scheme, environment=told)]
                 if self.options.command:
-                    loaded.append(self.opened(self.prefix / self.options.bin_dir / "sallyport", scheme, "ls"))
+                    loaded.append(self.opened(self.prefix / self.options.bin_dir / "sallyport", scheme, "who", "door"))
                 missed = self.opened(elsewhere, scheme)
             finally:
                 beside.unlink()
