@@ -82,8 +82,8 @@ TEST(Eviction, TakesALockAndIsToldAtTheNextRenewal) {
   flood(server);
   ASSERT_EQ(server.probe()->ask("mg door"), "EN") << "it was not evicted: the test proves nothing";
 
-  EXPECT_TRUE(held.valid()) << "nobody told it yet";
-  EXPECT_TRUE(becomes_lost(held)) << "the renewal, after a third of the lease";
+  // It learns that from its renewal, after a third of the lease; the flood may have taken as long.
+  EXPECT_TRUE(becomes_lost(held));
   EXPECT_LT(lease_clock::now(), held.deadline());
 }
 
