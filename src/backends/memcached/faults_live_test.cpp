@@ -16,7 +16,7 @@ TEST(Restart, IsToldToHoldersLongBeforeTheirLeaseEnds) {
   auto watcher = std::make_shared<metrics>();
   auto options = quick();
   options.watcher = watcher;
-  mutex lock{open(server.port(), options), "door", lasting(6s)};
+  mutex lock{open(server.port(), options), "door", lasting(9s)};
   const auto held = lock.acquire();
   // From its first renewal on it is told at once.
   ASSERT_TRUE(eventually([&] { return watcher->read().renewed >= 1; }));
@@ -25,7 +25,7 @@ TEST(Restart, IsToldToHoldersLongBeforeTheirLeaseEnds) {
   const auto restarted = lease_clock::now();
 
   EXPECT_TRUE(becomes_lost(held));
-  EXPECT_LT(lease_clock::now() - restarted, 1500ms) << "a third of the lease is 2 s";
+  EXPECT_LT(lease_clock::now() - restarted, 2500ms) << "a third of the lease is 3 s";
   EXPECT_TRUE(lock.try_acquire_for(patience)) << "the name is free";
   base::set_log_sink({});
 }
