@@ -55,17 +55,18 @@ packages=(
   libgtest-dev libgmock-dev libexpected-dev liblmdb-dev liblua5.1-0-dev
   libhiredis-dev libssl-dev openssl redis-tools
   libpq-dev libc-ares2 libevent-2.1-7 libicu72 libldap-2.5-0 liblz4-1 libsystemd0 libxml2 libzstd1
+  libmariadb-dev libaio1 libnuma1 libpcre2-8-0 liburing2 libsqlite3-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler
   libsasl2-2
   libzookeeper-mt-dev zookeeper openjdk-17-jdk-headless libcurator-recipes-java
   python3 python3-kazoo python3-pymemcache python3-redis pkg-config util-linux
   spin
 )
-# Unpacked into build/unpacked and not installed: those of PostgreSQL, pgbouncer, memcached and etcd would bring services
+# Unpacked into build/unpacked and not installed: those of PostgreSQL, pgbouncer, MariaDB, memcached and etcd would bring services
 # along. Those of golang have the files that our messages are compared with, and what Go's client of etcd is made of;
 # installed, they would ask for ten times as many.
 unpacked_packages=(
-  postgresql-15 postgresql-client-15 pgbouncer
+  postgresql-15 postgresql-client-15 pgbouncer mariadb-server-core
   etcd-server etcd-client golang-etcd-server-dev memcached
   golang-github-coreos-go-semver-dev golang-github-coreos-go-systemd-dev golang-github-coreos-pkg-dev
   golang-github-gogo-protobuf-dev golang-github-golang-protobuf-1-3-dev golang-github-google-uuid-dev
@@ -182,7 +183,7 @@ install() {
 # Whether everything is there that comes from packages which are not installed.
 is_unpacked() {
   local file
-  for file in lib/postgresql/15/bin/postgres lib/postgresql/15/bin/psql sbin/pgbouncer bin/etcd bin/etcdctl bin/memcached \
+  for file in lib/postgresql/15/bin/postgres lib/postgresql/15/bin/psql sbin/pgbouncer sbin/mariadbd share/mysql/mysql_system_tables.sql bin/etcd bin/etcdctl bin/memcached \
     share/gocode/src/go.etcd.io/etcd/etcdserver/etcdserverpb/rpc.proto \
     share/gocode/src/google.golang.org/grpc/version.go share/gocode/src/golang.org/x/text/doc.go; do
     if [[ ! -e /usr/$file && ! -e $root/build/unpacked/usr/$file ]]; then

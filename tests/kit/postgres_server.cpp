@@ -1,6 +1,7 @@
 #include "tests/kit/postgres_server.hpp"
 
 #include "tests/kit/shifted_clock.hpp"
+#include "tests/kit/unprivileged.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -16,23 +17,6 @@ namespace {
 
 constexpr const char* postgres_folder = SALLYPORT_POSTGRES_FOLDER;
 constexpr const char* pgbouncer_program = SALLYPORT_PGBOUNCER;
-constexpr uid_t nobody = 65534;
-
-std::filesystem::path in_memory() {
-  const std::filesystem::path memory = "/dev/shm";
-  return std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();
-}
-
-std::optional<user_and_group> not_root() {
-  if (::geteuid() != 0) return std::nullopt;
-  return user_and_group{.user = nobody, .group = nobody};
-}
-
-void give_away(const std::filesystem::path& what) {
-  if (::geteuid() == 0 && ::chown(what.c_str(), nobody, nobody) != 0) {
-    throw kit_error("chown failed for " + what.string());
-  }
-}
 
 /// What a killed server could not remove: a small piece of shared memory.
 void remove_shared_memory(const std::filesystem::path& data) {
