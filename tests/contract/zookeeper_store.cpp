@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -68,6 +69,7 @@ class rooted_store final : public fresh_store {
       return left.empty();
     });
     EXPECT_TRUE(clean) << left.size() << " nodes are left, one is " << left.front();
+    if (testing::Test::HasFailure()) std::cerr << the_setup().servers->log_tails();
   }
   rooted_store(const rooted_store&) = delete;
   rooted_store& operator=(const rooted_store&) = delete;

@@ -188,6 +188,14 @@ std::string zookeeper_ensemble::say(std::size_t number, const std::string& word)
   return said;
 }
 
+std::string zookeeper_ensemble::log_tails() const {
+  std::string out;
+  for (const auto& each : servers_) {
+    if (each->process) out += each->process->log_tail() + "\n";
+  }
+  return out;
+}
+
 std::vector<std::string> zookeeper_ensemble::ephemerals(const std::string& root) const {
   std::vector<std::string> out;
   for (std::size_t i = 0; i < servers_.size(); ++i) {

@@ -17,7 +17,9 @@ namespace sallyport::kit {
 struct zookeeper_options {
   std::size_t servers = 1;
   std::chrono::milliseconds tick{50};
-  int sync_limit = 10;                   // ticks
+  /// In ticks: a server that does not hear from the others for so long leaves them. Long, because a
+  /// machine that is busy elsewhere must not look like a fault; short where a test cuts servers off.
+  int sync_limit = 200;
   std::chrono::milliseconds sweep{200};  // of containers that are empty
   std::vector<std::string> config = {};  // further lines of zoo.cfg
   bool detours = false;                  // servers reach each other through proxies: see between()
@@ -61,6 +63,8 @@ class zookeeper_ensemble {
   [[nodiscard]] fault_proxy& between(std::size_t from, std::size_t to);
   /// The answer to a word of four letters; empty when the server does not answer.
   [[nodiscard]] std::string say(std::size_t server, const std::string& word) const;
+  /// What the servers have said of themselves lately, for a test that failed.
+  [[nodiscard]] std::string log_tails() const;
   /// Paths of all ephemeral nodes below `root`, as the first server that is awake has them.
   [[nodiscard]] std::vector<std::string> ephemerals(const std::string& root) const;
 

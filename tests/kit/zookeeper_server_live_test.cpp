@@ -76,7 +76,7 @@ TEST(ZookeeperServer, ShowsEphemeralNodesAndSweepsContainers) {
 }
 
 TEST(ZookeeperServer, AnEnsembleGoesOnWithoutItsLeader) {
-  zookeeper_ensemble ensemble{{.servers = 3}};
+  zookeeper_ensemble ensemble{{.servers = 3, .sync_limit = 10}};
   const std::size_t first = ensemble.leader();
 
   ensemble.pause(first);

@@ -151,6 +151,8 @@ struct line_state {
   time_point proven = time_point::min();  ///< sending of the last request that proves it
   bool syncing = false;
   std::uint64_t round = 0;  ///< of the sync
+  bool nudge_set = false;   ///< a look at what is unanswered is due
+  duration nudge_pause{};   ///< between this one and the next
   std::unordered_set<backend_api::holder_id> members{};
 };
 

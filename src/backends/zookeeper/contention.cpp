@@ -261,6 +261,9 @@ void contention::on_timer(time_point now, actions& out) {
         if (found->second.round == due.holder.low) out.emplace_back(doubt_order{line, true});
         break;
       }
+      case alarm::nudge:
+        nudge(line, now, out);
+        break;
       case alarm::question:
         question_over(due.number, status::connection_lost, out);
         break;

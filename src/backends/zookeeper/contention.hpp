@@ -155,7 +155,7 @@ class contention {
     std::size_t index = 0;
     std::string name{};
   };
-  enum class alarm : std::uint8_t { answers, sync, question, names, note };
+  enum class alarm : std::uint8_t { answers, sync, question, names, note, nudge };
   struct timer {
     alarm what = alarm::answers;
     backend_api::holder_id holder{};
@@ -234,6 +234,7 @@ class contention {
   line_number open_new(duration timeout, bool own, actions& out);
   errand_number send(errand why, request what, actions& out);
   void keep(line_number line, time_point now, actions& out);
+  void nudge(line_number line, time_point now, actions& out);
   void proven(line_number line, time_point sent, time_point now, actions& out);
   [[nodiscard]] duration remaining(const contender& who, time_point since);
   [[nodiscard]] bool fresh(const contender& who, time_point now);

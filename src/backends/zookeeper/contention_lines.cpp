@@ -17,6 +17,9 @@ using namespace std::chrono_literals;
 constexpr duration usual_timeout = 10s;
 /// A sync that was not answered by then makes us doubt the server.
 constexpr duration shortest_patience = 300ms;
+/// A request that was not answered by then may be forgotten: see nudge().
+constexpr duration first_nudge = 50ms;
+constexpr duration longest_nudge_pause = 800ms;
 /// Between two tries to watch a name.
 constexpr duration name_pause = 1s;
 
@@ -74,9 +77,35 @@ errand_number contention::send(errand why, request what, actions& out) {
   const errand_number number = next_errand_++;
   why.what = what.what;
   const line_number line = why.line;
+  if (const auto found = lines_.find(line); found != lines_.end() && !found->second.nudge_set) {
+    found->second.nudge_set = true;
+    found->second.nudge_pause = first_nudge;
+    set_timer(why.sent + first_nudge, {.what = alarm::nudge, .number = line});
+  }
   errands_.emplace(number, std::move(why));
   out.emplace_back(send_order{line, number, std::move(what)});
   return number;
+}
+
+/// Servers from 3.6.0 to 3.8.0 may overlook a change that was decided on until the next request comes
+/// (ZOOKEEPER-4537), and a client that is alone waits for the answer before it sends one. So what is
+/// not answered for a while is followed by something that harms nobody.
+void contention::nudge(line_number number, time_point now, actions& out) {
+  const auto found = lines_.find(number);
+  if (found == lines_.end()) return;
+  line_state& line = found->second;
+  bool any = false;
+  bool late = false;
+  for (const auto& [ignored, each] : errands_) {
+    if (each.line != number) continue;
+    any = true;
+    late = late || each.sent + first_nudge <= now;
+  }
+  line.nudge_set = any && line.up;
+  if (!line.nudge_set) return;  // the next request sets it again
+  if (late) send({.why = errand::kind::ignored, .line = number, .sent = now}, {}, out);
+  line.nudge_pause = late ? std::min(2 * line.nudge_pause, longest_nudge_pause) : first_nudge;
+  set_timer(now + line.nudge_pause, {.what = alarm::nudge, .number = number});
 }
 
 // ---- proofs --------------------------------------------------------------------------------------

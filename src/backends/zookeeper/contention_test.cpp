@@ -71,6 +71,31 @@ TEST_F(Contention, TheSecondWaitsAndEntersWhenTheFirstLeaves) {
   EXPECT_GT(two.renewal()->tokens.first, one.grant()->tokens.first);
 }
 
+TEST_F(Contention, AServerThatForgetsARequestIsReminded) {
+  one.acquire(1);
+  run();
+  one.leave(1);
+  run();
+  one.acquire(2);
+  ASSERT_EQ(one.under_way().size(), 2U);
+
+  one.pass(49ms);
+  EXPECT_EQ(one.under_way().size(), 2U) << "it may just be slow";
+  one.pass(1ms);
+  ASSERT_EQ(one.under_way().size(), 3U);
+  EXPECT_EQ(one.under_way().back().what.what, verb::sync);
+  one.pass(99ms);
+  EXPECT_EQ(one.under_way().size(), 3U) << "ever more seldom";
+  one.pass(1ms);
+  EXPECT_EQ(one.under_way().size(), 4U);
+  run();
+
+  EXPECT_TRUE(one.grant());
+  const std::size_t sent = one.sent;
+  for (int i = 0; i < 10; ++i) one.pass(20ms);
+  EXPECT_EQ(one.sent, sent) << "all is answered";
+}
+
 TEST_F(Contention, AReleaseWakesOneWaiterOnly) {
   one.acquire(1);
   run();

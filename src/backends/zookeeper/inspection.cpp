@@ -23,6 +23,8 @@ constexpr std::int64_t foreign_trust_ms = 40'000;
 /// A holder whose node changes while it is being broken is looked at again, this often.
 constexpr int most_looks = 5;
 constexpr std::size_t most_names_below_a_folder = 100'000;
+/// A list asks about so many names together, so that it does not take a round trip for each.
+constexpr std::size_t names_at_once = 32;
 
 /// A contender with what it says about itself.
 struct seen_node {
@@ -223,6 +225,8 @@ struct session::scan {
   std::set<std::string> names{};  // to be looked at, in byte order
   std::size_t folders = 0;        // being listed
   std::vector<lock_info> found{};
+  std::vector<std::optional<lock_info>> looked_at{};  // those asked about together, in byte order
+  std::size_t unanswered = 0;                         // of them
   std::optional<base::failure> failed{};
 };
 
@@ -268,16 +272,25 @@ void session::scan_on(const std::shared_ptr<scan>& all) {
     all->done(std::move(all->found));
     return;
   }
-  const std::string name = *all->names.begin();
-  all->names.erase(all->names.begin());
-  see(name, [this, all](base::result<sight> seen) {
-    if (!seen) {
-      all->done(tl::unexpected(seen.error()));
-      return;
-    }
-    if (auto info = seen->info()) all->found.push_back(std::move(*info));
-    scan_on(all);
-  });
+  const std::size_t count =
+      std::min({names_at_once, all->names.size(), all->limit - all->found.size()});
+  all->looked_at.assign(count, std::nullopt);
+  all->unanswered = count;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string name = all->names.extract(all->names.begin()).value();
+    see(name, [this, all, i](base::result<sight> seen) {
+      if (seen) {
+        all->looked_at[i] = seen->info();
+      } else {
+        all->failed = seen.error();
+      }
+      if (--all->unanswered > 0) return;
+      for (auto& each : all->looked_at) {
+        if (each) all->found.push_back(std::move(*each));
+      }
+      scan_on(all);
+    });
+  }
 }
 
 // ---- break ---------------------------------------------------------------------------------------
