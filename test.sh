@@ -218,6 +218,42 @@ build() {
   cmake --build --preset "$preset" --parallel "$(nproc)" "${targets[@]}"
 }
 
+# Live tests mostly wait for leases to end. Meanwhile the sanitizers' builds go on with whatever the tests leave of the cores
+# (SCHED_IDLE), one after the other; each has a log and a status of its own.
+readonly -a asan_targets=(sallyport_tests_unit sallyport_tests_contract sallyport_tests_sim-smoke)
+readonly -a tsan_targets=(sallyport_tests_threads sallyport_tests_contract)
+builds_beside=
+
+begin_builds_beside() {
+  rm -f "$logs"/{asan,tsan}-build.status
+  export -f build build_beside
+  export logs
+  setsid chrt --idle 0 bash -c "build_beside asan ${asan_targets[*]}; build_beside tsan ${tsan_targets[*]}" </dev/null &
+  builds_beside=$!
+  # Its own group: whatever it has started ends with it.
+  trap 'kill -- "-$builds_beside" 2>/dev/null || true' EXIT
+}
+
+# build_beside PRESET TARGET...
+build_beside() {
+  (
+    set -e
+    build "$@"
+  ) >"$logs/$1-build.log" 2>&1
+  echo "$?" >"$logs/$1-build.status"
+}
+
+# await_build PRESET: fails when the build did, and shows why.
+await_build() {
+  while [[ ! -s $logs/$1-build.status ]] && kill -0 "$builds_beside" 2>/dev/null; do
+    sleep 1
+  done
+  if [[ $(cat "$logs/$1-build.status") != 0 ]]; then
+    tail -n 50 "$logs/$1-build.log"
+    return 1
+  fi
+}
+
 # tests PRESET CTEST_ARGUMENT...
 tests() {
   ctest --preset "$1" -j2 --output-on-failure --no-tests=error "${@:2}"
@@ -310,13 +346,13 @@ with_fixed_addresses() {
 # The rules themselves (label `rules`) are values without a pointer or a thread, and are inside of the simulator, too: the
 # sanitizers see them there. Of the longest suites one part is enough for them.
 asan_stage() {
-  build asan sallyport_tests_unit sallyport_tests_contract sallyport_tests_sim-smoke
+  await_build asan
   export -f tests
   with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_(redlock_1|etcd_[123]|memcached_[123]|postgres_1|zookeeper_1)\$'"
 }
 
 tsan_stage() {
-  build tsan sallyport_tests_threads sallyport_tests_contract
+  await_build tsan
   export -f tests
   with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd(_[123])?|memcached_[123]|postgres_1|zookeeper(_1)?)\$'"
 }
@@ -367,6 +403,9 @@ stage build 420 build release
 stage unit 30 unit_stage
 stage layering 10 layering_stage
 stage kit 30 kit_stage
+if [[ $mode == all || $mode == long ]]; then
+  begin_builds_beside
+fi
 stage contract 150 contract_stage
 case "$mode" in
   quick)
