@@ -74,6 +74,8 @@ FILE_EXTRAS = {
     "src/backends/zookeeper/wire.cpp": {"zookeeper"},
     # Likewise libpq.
     "src/backends/postgres/wire.cpp": {"libpq-fe"},
+    # And libmariadb.
+    "src/backends/mariadb/wire.cpp": {"mysql"},
     "sim/redis/lua_values.cpp": {"lua"},
     "sim/redis/script_host.cpp": {"lua"},
 }

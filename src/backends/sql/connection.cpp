@@ -71,6 +71,7 @@ void connection::put_in_flight(std::unique_ptr<exchange> what) {
   one.who = std::move(what);
   in_flight_.push_back(std::move(one));
   if (!sent) break_off(sent.error());
+  if (wire_->has_replies()) pump_->alarm(number_, lease_clock::now());
 }
 
 void connection::flush() {
@@ -80,6 +81,7 @@ void connection::flush() {
     break_off(all_gone.error());
     return;
   }
+  if (wire_->has_replies()) pump_->alarm(number_, lease_clock::now());
   if (watching_output_ != *all_gone) return;
   watching_output_ = !*all_gone;
   watch(watching_output_);
@@ -424,8 +426,13 @@ bool connection::repeat(std::size_t index) {
                           }));
   if (!up_ || broken_ || overtaken || lease_clock::now() >= who->answer_by) return false;
   ++who->repeated;
-  put_in_flight(std::move(who));
-  flush();
+  if (room_in_flight()) {
+    put_in_flight(std::move(who));
+    flush();
+  } else {
+    waiting_bytes_ += who->what.size();
+    waiting_.push_front(std::move(who));
+  }
   return true;
 }
 

@@ -48,6 +48,10 @@ class wire {
   /// before a failure is there, too.
   virtual base::result<std::monostate> receive(std::vector<reply>& replies) = 0;
 
+  /// Whether receive() has something to give although the descriptor need not say so: some libraries read
+  /// when they send.
+  [[nodiscard]] virtual bool has_replies() const noexcept { return false; }
+
   struct notification {
     std::string channel;
     std::string payload;
