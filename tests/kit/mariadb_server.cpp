@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fstream>
 #include <mysql.h>
+#include <sstream>
 #include <utility>
 
 namespace sallyport::kit {
@@ -71,6 +72,25 @@ mariadb_rows mariadb_probe::rows(const std::string& sql) {
   return result();
 }
 
+void mariadb_probe::script(const std::string& text) {
+  std::istringstream lines(text);
+  std::string delimiter = ";";
+  std::string statement;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("DELIMITER ")) {
+      delimiter = line.substr(line.find(' ') + 1);
+      continue;
+    }
+    statement += line;
+    statement += '\n';
+    const bool comment = line.starts_with("--");
+    if (comment || line.empty() || !line.ends_with(delimiter)) continue;
+    statement.resize(statement.size() - delimiter.size() - 1);
+    rows(statement);
+    statement.clear();
+  }
+}
+
 std::string mariadb_probe::value(const std::string& sql) {
   const mariadb_rows all = rows(sql);
   return all.empty() || all.front().empty() ? "" : all.front().front();
@@ -110,6 +130,7 @@ std::vector<std::string> mariadb_server::settings() const {
   std::vector<std::string> all{
       "--no-defaults",
       "--datadir=" + (folder_.path() / "data").string(),
+      "--tmpdir=" + (folder_.path() / "data").string(),  // not that of who runs the tests
       "--lc-messages-dir=" + share,
       "--character-sets-dir=" + share + "/charsets",
       "--innodb-log-file-size=4M",

@@ -52,6 +52,9 @@ class mariadb_probe {
   mariadb_rows rows(const std::string& sql);
   /// The first column of the first row; "" when there is none.
   std::string value(const std::string& sql);
+  /// Statements as MariaDB's command reads them: each ends with a semicolon at the end of a line, or,
+  /// after DELIMITER, with that on a line of its own.
+  void script(const std::string& text);
   /// Sends without waiting; result() waits for what it gives.
   void begin(const std::string& sql);
   mariadb_rows result();

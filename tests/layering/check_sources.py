@@ -56,9 +56,9 @@ LAYERS = {
 BACKEND_LAYER = {"backend_api", "base", "net", "include", "std", "system", "tl"}
 # Libraries of a backend, where they are few enough to name; any other backend may use any library.
 BACKEND_LIBRARIES = {"memory": set(), "local": {"lmdb"}, "etcd": set(), "zookeeper": set(), "memcached": set(),
-                     "postgres": set()}
-# Backends never see each other, but for this one, which is made of the other.
-BACKEND_COMPOSITION = {"redlock": {"backends/redis"}}
+                     "postgres": set(), "mariadb": set(), "sql": set()}
+# Backends never see each other, but for one that is made of the other, and for what those of SQL servers share.
+BACKEND_COMPOSITION = {"redlock": {"backends/redis"}, "postgres": {"backends/sql"}, "mariadb": {"backends/sql"}}
 # Base knows no locks, but it is the home of clocks: it defines the public lease_clock. The
 # simulator's Redis runs scripts with Lua, which is seen by two files.
 FILE_EXTRAS = {
@@ -74,6 +74,8 @@ FILE_EXTRAS = {
     "src/backends/zookeeper/wire.cpp": {"zookeeper"},
     # Likewise libpq.
     "src/backends/postgres/wire.cpp": {"libpq-fe"},
+    # And libmariadb.
+    "src/backends/mariadb/wire.cpp": {"mysql"},
     "sim/redis/lua_values.cpp": {"lua"},
     "sim/redis/script_host.cpp": {"lua"},
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backends/postgres/address.hpp"
-#include "backends/postgres/statement.hpp"
+#include "backends/sql/statement.hpp"
 #include "base/result.hpp"
 #include <sallyport/capabilities.hpp>
 
@@ -10,6 +10,8 @@
 #include <string>
 
 namespace sallyport::backends::postgres {
+
+using sql::reply;
 
 /// What a server says of itself.
 struct server_facts {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/postgres/connection.hpp"
+#include "backends/sql/connection.hpp"
 #include "base/mutex.hpp"
 
 #include <chrono>
@@ -12,6 +12,13 @@
 #include <unordered_set>
 
 namespace sallyport::backends::postgres {
+
+using backend_api::duration;
+using backend_api::time_point;
+using sql::call;
+using sql::connection;
+using sql::exchange;
+using sql::reply;
 
 /// The connection on which a client hears notices (LISTEN). It is opened when the first channel is
 /// asked for, and listens to all of them again whenever it was made anew.

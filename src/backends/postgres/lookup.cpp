@@ -112,4 +112,26 @@ std::optional<base::result<wire_parameters>> lookup::poll() {
   return found;
 }
 
+namespace {
+
+class libpq_search final : public sql::search {
+ public:
+  explicit libpq_search(const wire_parameters& where) : lookup_(where) {}
+  [[nodiscard]] std::optional<base::result<std::unique_ptr<sql::wire>>> poll() override {
+    auto found = lookup_.poll();
+    if (!found) return std::nullopt;
+    if (!*found) return base::result<std::unique_ptr<sql::wire>>(tl::unexpected(found->error()));
+    return base::result<std::unique_ptr<sql::wire>>(std::make_unique<wire>(**found));
+  }
+
+ private:
+  lookup lookup_;
+};
+
+}  // namespace
+
+std::unique_ptr<sql::search> search_for(const wire_parameters& where) {
+  return std::make_unique<libpq_search>(where);
+}
+
 }  // namespace sallyport::backends::postgres

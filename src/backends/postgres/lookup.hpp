@@ -36,4 +36,7 @@ class lookup {
   std::string why_;
 };
 
+/// Looks up, and makes the wire that dials what was found.
+[[nodiscard]] std::unique_ptr<sql::search> search_for(const wire_parameters& where);
+
 }  // namespace sallyport::backends::postgres

@@ -1,5 +1,7 @@
 #include "backends/postgres/speech.hpp"
 
+#include "backends/sql/numbers.hpp"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -11,6 +13,9 @@ namespace sallyport::backends::postgres {
 using backend_api::acquire_request;
 using backend_api::leave_request;
 using backend_api::renew_request;
+using sql::bytes_of;
+using sql::in_ms;
+using sql::number_of;
 
 namespace {
 
@@ -20,29 +25,6 @@ std::string channel_of(std::uint64_t client) {
   std::snprintf(text.data(), text.size(), "sallyport_%llx",
                 static_cast<unsigned long long>(client));
   return text.data();
-}
-
-/// A duration for the store, which must not end before ours does.
-std::int64_t in_ms(backend_api::duration span) {
-  return std::chrono::ceil<std::chrono::milliseconds>(span).count();
-}
-
-std::int64_t number_of(lock_kind kind) noexcept {
-  switch (kind) {
-    case lock_kind::mutex:
-      return 1;
-    case lock_kind::shared_mutex:
-      return 2;
-    case lock_kind::semaphore:
-      return 3;
-    case lock_kind::election:
-      return 4;
-  }
-  return 0;
-}
-
-bool shares(lock_kind kind, lock_mode mode) noexcept {
-  return kind == lock_kind::shared_mutex && mode == lock_mode::shared;
 }
 
 /// An array as the server reads it from text.
@@ -78,16 +60,6 @@ std::string quoted(std::string_view identifier) {
   return out + '"';
 }
 
-std::string bytes_of(const backend_api::holder_id& id) {
-  std::string out;
-  for (const std::uint64_t half : {id.high, id.low}) {
-    for (unsigned shift = 64; shift > 0; shift -= 8) {
-      out += static_cast<char>((half >> (shift - 8)) & 0xffU);
-    }
-  }
-  return out;
-}
-
 speech::speech(settings how)
     : how_(std::move(how)),
       channel_(channel_of(how_.client)),
@@ -113,14 +85,14 @@ call speech::acquire(const acquire_request& request) const {
   made.bytes(request.name.text());
   made.bytes(bytes_of(request.holder));
   made.number(number_of(request.kind));
-  made.number(shares(request.kind, request.mode) ? 1 : 0);
+  made.number(number_of(request.kind, request.mode));
   made.number(in_ms(request.lease_length));
   made.number(in_ms(request.claim_window));
   made.number(in_ms(request.ticket_length));
   made.truth(request.may_wait);
   made.number(std::clamp<std::int64_t>(request.permits, 1, INT32_MAX));
   made.number(std::clamp<std::int64_t>(request.token_count, 1, INT32_MAX));
-  made.number(std::min<std::int64_t>(request.local_waiters, INT32_MAX));
+  made.number(sql::small(request.local_waiters));
   made.truth(how_.durable);
   made.number(static_cast<std::int64_t>(how_.client));
   made.number(how_.owner.pid);
@@ -136,12 +108,10 @@ call speech::renew(std::span<const renew_request> batch) const {
   made.words(array_of(batch, [](const auto& each) { return hex_literal(bytes_of(each.holder)); }));
   made.words(
       array_of(batch, [](const auto& each) { return std::to_string(in_ms(each.lease_length)); }));
-  made.words(array_of(batch, [](const auto& each) {
-    return std::to_string(std::min<std::int64_t>(each.token_count, INT32_MAX));
-  }));
-  made.words(array_of(batch, [](const auto& each) {
-    return std::to_string(std::min<std::int64_t>(each.local_waiters, INT32_MAX));
-  }));
+  made.words(array_of(
+      batch, [](const auto& each) { return std::to_string(sql::small(each.token_count)); }));
+  made.words(array_of(
+      batch, [](const auto& each) { return std::to_string(sql::small(each.local_waiters)); }));
   made.truth(how_.durable);
   return made;
 }
@@ -160,7 +130,7 @@ call speech::downgrade(const renew_request& request) const {
   made.bytes(request.name.text());
   made.bytes(bytes_of(request.holder));
   made.number(in_ms(request.lease_length));
-  made.number(std::min<std::int64_t>(request.local_waiters, INT32_MAX));
+  made.number(sql::small(request.local_waiters));
   made.truth(how_.durable);
   return made;
 }
@@ -177,8 +147,7 @@ call speech::break_lock(const lock_name& name, fencing_token observed,
                         backend_api::break_mode mode) const {
   call made{.prepared = &break_lock_, .text = {}, .parameters = {}};
   made.bytes(name.text());
-  made.number(static_cast<std::int64_t>(
-      std::min<std::uint64_t>(observed.value(), static_cast<std::uint64_t>(INT64_MAX))));
+  made.number(number_of(observed));
   made.truth(mode == backend_api::break_mode::at_once);
   made.truth(how_.durable);
   return made;
@@ -197,7 +166,7 @@ call speech::list(std::string_view prefix, std::string_view after, std::size_t l
   call made{.prepared = &look_, .text = {}, .parameters = {}};
   made.bytes(prefix);
   made.bytes(after);
-  made.number(static_cast<std::int64_t>(std::min<std::size_t>(limit, INT32_MAX)));
+  made.number(sql::small(limit));
   made.truth(false);
   return made;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backend_api/backend.hpp"
-#include "backends/postgres/statement.hpp"
+#include "backends/sql/speech.hpp"
 
 #include <cstdint>
 #include <span>
@@ -10,9 +10,12 @@
 
 namespace sallyport::backends::postgres {
 
+using sql::call;
+using sql::statement;
+
 /// How requests become calls of the schema's functions, for one client. Immutable.
 /// Thread safety: all members.
-class speech {
+class speech final : public sql::speech {
  public:
   struct settings {
     std::string schema;        ///< as the user gave it, not quoted
@@ -23,17 +26,18 @@ class speech {
 
   explicit speech(settings how);
 
-  [[nodiscard]] call acquire(const backend_api::acquire_request& request) const;
-  [[nodiscard]] call renew(std::span<const backend_api::renew_request> batch) const;
-  [[nodiscard]] call leave(const backend_api::leave_request& request, bool withdraw) const;
-  [[nodiscard]] call downgrade(const backend_api::renew_request& request) const;
+  [[nodiscard]] call acquire(const backend_api::acquire_request& request) const override;
+  [[nodiscard]] call renew(std::span<const backend_api::renew_request> batch) const override;
+  [[nodiscard]] call leave(const backend_api::leave_request& request, bool withdraw) const override;
+  [[nodiscard]] call downgrade(const backend_api::renew_request& request) const override;
   [[nodiscard]] call set_value(const backend_api::renew_request& holder,
-                               std::string_view value) const;
+                               std::string_view value) const override;
   [[nodiscard]] call break_lock(const lock_name& name, fencing_token observed,
-                                backend_api::break_mode mode) const;
-  [[nodiscard]] call who(const lock_name& name) const;
-  [[nodiscard]] call list(std::string_view prefix, std::string_view after, std::size_t limit) const;
-  [[nodiscard]] call sweep() const;
+                                backend_api::break_mode mode) const override;
+  [[nodiscard]] call who(const lock_name& name) const override;
+  [[nodiscard]] call list(std::string_view prefix, std::string_view after,
+                          std::size_t limit) const override;
+  [[nodiscard]] call sweep() const override;
   /// Its one value is where changes of the name are told.
   [[nodiscard]] call change_channel(const lock_name& name) const;
   [[nodiscard]] static call listen(std::string_view channel);
@@ -54,8 +58,5 @@ class speech {
 
 /// An identifier as SQL writes it: in quotes.
 [[nodiscard]] std::string quoted(std::string_view identifier);
-
-/// 16 bytes, as the tables have them; and 32 hexadecimal digits, as notices have them.
-[[nodiscard]] std::string bytes_of(const backend_api::holder_id& id);
 
 }  // namespace sallyport::backends::postgres

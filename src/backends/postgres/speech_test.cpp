@@ -5,6 +5,7 @@
 #include "backends/postgres/greeting.hpp"
 #include "backends/postgres/lookup.hpp"
 #include "backends/postgres/schema.hpp"
+#include "backends/sql/answers.hpp"
 #include <sallyport/error.hpp>
 
 #include <gtest/gtest.h>
@@ -14,6 +15,9 @@
 
 namespace sallyport::backends::postgres {
 namespace {
+
+using sql::acquire_answer_of;
+using sql::renew_answers_of;
 
 reply saying(std::string text) {
   return {.error_code = {}, .error = {}, .rows = {{std::move(text)}}};

@@ -204,7 +204,7 @@ base::result<std::optional<reply>> wire::hear() {
   return std::optional<reply>{};
 }
 
-base::result<std::monostate> wire::begin_pipeline() {
+base::result<std::monostate> wire::begin_calls() {
   half_.reset();
   if (PQenterPipelineMode(handle_->connection) == 0) return tl::unexpected(trouble());
   return std::monostate{};

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-/// What is said to an SQL server and what it says back, as values. Nothing here is PostgreSQL's own.
-namespace sallyport::backends::postgres {
+/// What is said to an SQL server and what it says back, as values. Nothing here is a server's own.
+namespace sallyport::backends::sql {
 
 /// A statement that is prepared once a connection and used often. Lives as long as its users.
 struct statement {
@@ -40,11 +40,11 @@ struct call {
 
 /// What the server answered: rows, or an error of its own, which has undone the transaction.
 struct reply {
-  std::string error_code;  ///< SQLSTATE; empty: no error
+  std::string error_code;  ///< the server's own; empty: no error
   std::string error;       ///< in the server's words, with its hint
   std::vector<std::vector<std::string>> rows;
 
   [[nodiscard]] bool is_error() const noexcept { return !error_code.empty(); }
 };
 
-}  // namespace sallyport::backends::postgres
+}  // namespace sallyport::backends::sql

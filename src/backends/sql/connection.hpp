@@ -2,9 +2,8 @@
 
 #include "backend_api/holder_id.hpp"
 #include "backend_api/requests.hpp"
-#include "backends/postgres/lookup.hpp"
-#include "backends/postgres/statement.hpp"
-#include "backends/postgres/wire.hpp"
+#include "backends/sql/statement.hpp"
+#include "backends/sql/wire.hpp"
 #include "base/mutex.hpp"
 #include "base/random.hpp"
 #include "base/result.hpp"
@@ -14,13 +13,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace sallyport::backends::postgres {
+namespace sallyport::backends::sql {
 
 using backend_api::duration;
 using backend_api::time_point;
@@ -48,8 +48,8 @@ class exchange {
 };
 
 /// A connection to a server, made again whenever it breaks: connects, lets its owner greet, and
-/// carries calls. Many callers share it, and it sends without waiting for the replies of what was
-/// sent before.
+/// carries calls. Many callers share it. As far as the server can take it, it sends without waiting
+/// for the replies of what was sent before.
 ///
 /// Who does the work: send() writes in the calling thread. Connecting and reading happen on the
 /// pump's thread.
@@ -65,12 +65,14 @@ class exchange {
 class connection final : public net::pump::source, public std::enable_shared_from_this<connection> {
  public:
   struct settings {
-    wire_parameters where = {};
+    std::function<std::unique_ptr<search>()> find = {};  ///< begins an attempt
+    /// Whether a call that was answered so may well succeed if it is just repeated.
+    bool (*worth_repeating)(const reply&) noexcept = nullptr;
     std::string description = {};  ///< for messages
     duration connect_timeout = std::chrono::seconds{5};
     /// What may wait for a connection or for the server to read; more is answered `unavailable`.
     std::size_t max_waiting_bytes = 8UL * 1024 * 1024;
-    /// Calls sent and not replied to; further ones wait.
+    /// Calls sent and not replied to; further ones wait. A server that takes one after the other: 1.
     std::size_t max_in_flight = 1'024;
   };
 
@@ -168,7 +170,7 @@ class connection final : public net::pump::source, public std::enable_shared_fro
 
   // The pump's thread only.
   stage stage_ = stage::idle;
-  std::optional<lookup> lookup_;
+  std::unique_ptr<search> search_;
   time_point began_{};  // the last attempt
   time_point give_up_ = time_point::max();
   time_point next_attempt_{};
@@ -199,4 +201,4 @@ class connection final : public net::pump::source, public std::enable_shared_fro
   time_point next_due_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
 };
 
-}  // namespace sallyport::backends::postgres
+}  // namespace sallyport::backends::sql

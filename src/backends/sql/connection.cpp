@@ -1,6 +1,5 @@
-#include "backends/postgres/connection.hpp"
+#include "backends/sql/connection.hpp"
 
-#include "backends/postgres/answers.hpp"
 #include <sallyport/error.hpp>
 #include <sallyport/lease_clock.hpp>
 
@@ -9,7 +8,7 @@
 #include <sys/epoll.h>
 #include <utility>
 
-namespace sallyport::backends::postgres {
+namespace sallyport::backends::sql {
 namespace {
 
 using namespace std::chrono_literals;
@@ -72,6 +71,7 @@ void connection::put_in_flight(std::unique_ptr<exchange> what) {
   one.who = std::move(what);
   in_flight_.push_back(std::move(one));
   if (!sent) break_off(sent.error());
+  if (wire_->has_replies()) pump_->alarm(number_, lease_clock::now());
 }
 
 void connection::flush() {
@@ -81,6 +81,7 @@ void connection::flush() {
     break_off(all_gone.error());
     return;
   }
+  if (wire_->has_replies()) pump_->alarm(number_, lease_clock::now());
   if (watching_output_ != *all_gone) return;
   watching_output_ = !*all_gone;
   watch(watching_output_);
@@ -207,20 +208,20 @@ void connection::begin(time_point now) {
   began_ = now;
   give_up_ = now + settings_.connect_timeout;
   stage_ = stage::finding;
-  lookup_.emplace(settings_.where);
+  search_ = settings_.find();
   find();
 }
 
 void connection::find() {
-  const auto found = lookup_->poll();
+  auto found = search_->poll();
   if (!found) return;
-  lookup_.reset();
+  search_.reset();
   if (!*found) {
     end(found->error());
     return;
   }
   stage_ = stage::dialing;
-  wire_ = std::make_unique<wire>(**found);
+  wire_ = std::move(**found);
   dial();
 }
 
@@ -232,7 +233,7 @@ void connection::dial() {
   }
   switch (*step) {
     case wire::wants::input:
-      // libpq may have gone on to another host, with another socket.
+      // The library may have gone on to another host, with another socket.
       pump_->unwatch(number_);
       pump_->watch(number_, wire_->descriptor(), EPOLLIN);
       break;
@@ -265,7 +266,7 @@ void connection::greet(const reply* said) {
     }
     return;
   }
-  if (const auto began = wire_->begin_pipeline(); !began) {
+  if (const auto began = wire_->begin_calls(); !began) {
     end(began.error());
     return;
   }
@@ -395,7 +396,7 @@ bool connection::take_replies() {
 void connection::dispatch() {
   for (std::size_t i = 0; i < batch_.size(); ++i) {
     if (!batch_[i].who) continue;
-    if (worth_repeating(said_[i]) && repeat(i)) continue;
+    if (settings_.worth_repeating(said_[i]) && repeat(i)) continue;
     batch_[i].who->answered(std::move(said_[i]));
     batch_[i].who.reset();
   }
@@ -425,8 +426,13 @@ bool connection::repeat(std::size_t index) {
                           }));
   if (!up_ || broken_ || overtaken || lease_clock::now() >= who->answer_by) return false;
   ++who->repeated;
-  put_in_flight(std::move(who));
-  flush();
+  if (room_in_flight()) {
+    put_in_flight(std::move(who));
+    flush();
+  } else {
+    waiting_bytes_ += who->what.size();
+    waiting_.push_front(std::move(who));
+  }
   return true;
 }
 
@@ -478,7 +484,7 @@ void connection::due(time_point now) {
     if (eager) next_attempt_ = std::min(next_attempt_, began_ + least_pause);
     if (now >= next_attempt_) begin(now);
   } else if (stage_ != stage::idle && stage_ != stage::up && now >= give_up_) {
-    lookup_.reset();
+    search_.reset();
     end({make_error_code(errc::unavailable), "it did not answer in time"});
   } else if (stage_ == stage::finding) {
     find();
@@ -512,4 +518,4 @@ void connection::due(time_point now) {
   if (stage_ == stage::dialing || stage_ == stage::greeting) pump_->alarm(number_, give_up_);
 }
 
-}  // namespace sallyport::backends::postgres
+}  // namespace sallyport::backends::sql
