@@ -53,6 +53,9 @@ class postgres_executor {
  public:
   /// A connection string of libpq.
   explicit postgres_executor(const std::string& where) : connection_(PQconnectdb(where.c_str())) {
+    // "already exists, skipping" is no news to a test.
+    PQsetNoticeProcessor(
+        connection_, [](void*, const char*) {}, nullptr);
     if (PQstatus(connection_) == CONNECTION_OK) return;
     const std::string why = PQerrorMessage(connection_);
     PQfinish(connection_);
