@@ -6,13 +6,16 @@
 #include "cli/message.hpp"
 #include "cli/signals.hpp"
 #include "cli/terminal.hpp"
+#include "cli/text.hpp"
 
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace sallyport::cli {
@@ -95,6 +98,24 @@ child_end child::reap() noexcept {
   }
   if (WIFSIGNALED(status)) return {true, WTERMSIG(status)};
   return {false, WEXITSTATUS(status)};
+}
+
+int tell_start_error(const char* command, int why) {
+  const std::string program = quoted(command);
+  if (why == guard_is_gone) {
+    say("the guard process was killed before " + program + " started, so it was not; try again");
+    return exit_code::system_refused;
+  }
+  if (why == ENOENT) {
+    const bool has_folder = std::strchr(command, '/') != nullptr;
+    say("cannot run " + program +
+        (has_folder ? ": no such file (or its interpreter is missing)"
+                    : ": command not found in PATH"));
+    return exit_code::command_not_found;
+  }
+  say("cannot run " + program + ": " + std::system_category().message(why) +
+      (why == EACCES ? "; is it a file with the x permission (chmod +x)?" : ""));
+  return exit_code::cannot_execute;
 }
 
 std::optional<int> child::start_error() const noexcept {

@@ -61,6 +61,9 @@ class child {
   cli::descriptor errors_;
 };
 
+/// Says why `command` was never executed, and gives the exit code for it. `why` is from start_error().
+[[nodiscard]] int tell_start_error(const char* command, int why);
+
 /// The errno that stands for "the guard is gone" in start_error().
 inline constexpr int guard_is_gone = -1;
 

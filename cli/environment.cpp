@@ -9,8 +9,9 @@
 namespace sallyport::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> our_variables{
-    "SALLYPORT_STORE=", "SALLYPORT_LOCK=", "SALLYPORT_TOKEN=", "SALLYPORT_DEADLINE="};
+constexpr std::array<std::string_view, 5> our_variables{
+    "SALLYPORT_STORE=", "SALLYPORT_LOCK=", "SALLYPORT_TOKEN=", "SALLYPORT_FENCE_LOCK=",
+    "SALLYPORT_DEADLINE="};
 constexpr std::array<std::string_view, 2> variables_of_etcdctl{"ETCD_LOCK_KEY=", "ETCD_LOCK_REV="};
 
 template <std::size_t N>
@@ -47,6 +48,9 @@ std::vector<std::string> child_environment(const char* const* inherited, const l
   }
   made.push_back("SALLYPORT_LOCK=" + facts.name);
   if (facts.token) made.push_back("SALLYPORT_TOKEN=" + std::to_string(facts.token->value()));
+  if (facts.token && !facts.fence_lock.empty()) {
+    made.push_back("SALLYPORT_FENCE_LOCK=" + facts.fence_lock);
+  }
   if (facts.deadline) made.push_back("SALLYPORT_DEADLINE=" + deadline_text(*facts.deadline));
   if (on_etcd && facts.entry) made.push_back("ETCD_LOCK_KEY=" + facts.entry->key);
   if (on_etcd && facts.token)

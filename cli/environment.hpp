@@ -18,14 +18,15 @@ struct lock_facts {
   std::optional<lease_clock::time_point> deadline;  ///< fixed leases only
   std::string store;
   std::optional<store_entry> entry = {};  ///< what the store calls it, where it says so
+  std::string fence_lock = {};            ///< with a token: what gates call the lock
 };
 
 /// Whether an address carries what a command should not see: a user, a password, parameters.
 [[nodiscard]] bool has_secrets(std::string_view store_uri) noexcept;
 
 /// The command's environment: `inherited` (ends with null) without anything an outer `sallyport
-/// run` said, then SALLYPORT_STORE (unless has_secrets), SALLYPORT_LOCK, SALLYPORT_TOKEN and
-/// SALLYPORT_DEADLINE; on etcd also ETCD_LOCK_KEY and ETCD_LOCK_REV, for commands that were made for
+/// run` said, then SALLYPORT_STORE (unless has_secrets), SALLYPORT_LOCK, SALLYPORT_TOKEN,
+/// SALLYPORT_FENCE_LOCK and SALLYPORT_DEADLINE; on etcd also ETCD_LOCK_KEY and ETCD_LOCK_REV, for commands that were made for
 /// `etcdctl lock`. On other stores those of an outer `etcdctl lock` stay: that lock is held, too.
 [[nodiscard]] std::vector<std::string> child_environment(const char* const* inherited,
                                                          const lock_facts& facts);

@@ -30,6 +30,18 @@ TEST(ChildEnvironment, ForgetsWhatAnOuterRunSaid) {
               ElementsAre("SALLYPORT_TOKENS=kept", "SALLYPORT_LOCK=x"));
 }
 
+TEST(ChildEnvironment, SaysWhatGatesCallTheLock) {
+  const std::array<const char*, 2> inherited{"SALLYPORT_FENCE_LOCK=outer", nullptr};
+  lock_facts facts{"x", fencing_token{7}, std::nullopt, ""};
+  facts.fence_lock = "store|x";
+
+  EXPECT_THAT(child_environment(inherited.data(), facts),
+              ElementsAre("SALLYPORT_LOCK=x", "SALLYPORT_TOKEN=7", "SALLYPORT_FENCE_LOCK=store|x"));
+
+  facts.token.reset();
+  EXPECT_THAT(child_environment(inherited.data(), facts), ElementsAre("SALLYPORT_LOCK=x"));
+}
+
 TEST(ChildEnvironment, TellsTheDeadlineInSecondsSinceBoot) {
   const std::array<const char*, 1> inherited{nullptr};
   const lease_clock::time_point deadline{std::chrono::nanoseconds{81'234'056'999'999}};

@@ -19,6 +19,7 @@ usage: sallyport run [OPTIONS] NAME -- COMMAND [ARGUMENT]...
        sallyport ls [PREFIX] [--json]
        sallyport who NAME [--json]
        sallyport break NAME [--token TOKEN] [--now] [--yes]
+       sallyport fence run GATE TOKEN -- COMMAND [ARGUMENT]...
        sallyport init URI [--max-lease SECONDS] [--yes]
        sallyport schema URI
        sallyport help [COMMAND]        sallyport --version
@@ -54,7 +55,8 @@ examples:
   # a time limit for the work itself: let timeout(1) do it
   sallyport run report -- timeout 10m make report
 
-  # fencing: let the resource refuse a holder that was late
+  # fencing: let the resource refuse a holder that was late ('sallyport help fence')
+  sallyport run orders -- sallyport fence run /srv/orders.gate -- ./write-orders
   sallyport run orders -- sh -c 'psql -v t="$SALLYPORT_TOKEN" -f orders.sql'
   #   orders.sql: UPDATE orders SET ..., fence = :t WHERE id = 42 AND fence <= :t;
 
@@ -88,6 +90,7 @@ the lock:
 COMMAND sees:
   SALLYPORT_TOKEN          the fencing token, a number that grows with every grant (not --permits)
   SALLYPORT_LOCK           NAME
+  SALLYPORT_FENCE_LOCK     with a token: what fencing gates call the lock, the store's id and NAME
   SALLYPORT_DEADLINE       --fixed: the end of the lease in seconds since boot (cf. /proc/uptime)
   SALLYPORT_STORE          the store, unless its address has a user or parameters
   ETCD_LOCK_KEY, _REV      on etcd: what 'etcdctl lock' says, the holder's key and the token
@@ -147,6 +150,57 @@ options:
 exit codes: 0 done; 1 nobody holds it, or not under that token; 64 wrong usage; 69 the store is broken
 )";
 
+constexpr std::string_view fence_page =
+    R"(usage: sallyport fence run [OPTIONS] GATE [TOKEN] -- COMMAND [ARGUMENT]...
+       sallyport fence check [OPTIONS] GATE [TOKEN] [--json]
+       sallyport fence ddl postgres|mariadb TABLE [--resource-column COLUMN]
+
+The inner gate: refuses a holder that was late. A lock is a lease, and its holder may be stopped for
+longer than that without knowing it; when it goes on, another has the lock and works. GATE is a small
+file beside the resource that remembers the newest token it has seen, and refuses older ones.
+
+'fence run' runs COMMAND inside the gate: meanwhile no newer holder gets in, so it can't be late.
+'fence check' only asks, and is advice, no fence: the answer may be old when the next command runs.
+What it does for certain: from a token that passed on, older ones are refused.
+'fence ddl' prints triggers with which a table refuses writers without a token, or with an old one.
+
+examples:
+  # the outer and the inner gate: TOKEN is $SALLYPORT_TOKEN when it is left out
+  sallyport run orders -- sallyport fence run /srv/orders.gate -- ./write-orders
+
+  # compute under the lock for hours, then publish in a moment, unless somebody came after us
+  sallyport run report -- sh -c './compute > new &&
+    sallyport fence run /srv/report.gate "$SALLYPORT_TOKEN" -- mv new /srv/report'
+
+  # a table that guards itself, each account by its own lock
+  sallyport fence ddl postgres accounts --resource-column id | psql -v ON_ERROR_STOP=1 shop
+
+run and check:
+  -s, --shared             as a reader: readers keep out writers, not each other; for locks taken
+                           with 'sallyport run -s'
+      --lock LOCK          whose token it is (SALLYPORT_FENCE_LOCK, or SALLYPORT_LOCK): a gate
+                           belongs to the first lock that passes, and refuses all others
+  -w, --wait SECONDS       how long to wait for others' commands inside the gate (10)
+  -n, --nonblock           run: do not wait
+      --existing           refuse to make GATE: it is there, or its memory is lost
+  -q, --quiet              errors only        -v, --verbose   say more
+
+ddl:
+      --resource-column COLUMN   each row is guarded by itself, as TABLE/value
+      --resource NAME      another name than TABLE, or what stands before the value
+      --gate-table TABLE   where the numbers are kept (sallyport_fence)
+      --drop               take the triggers away
+
+A killed 'fence run' takes COMMAND along. What lives on nevertheless keeps the gate shut: the gate's
+file is open in COMMAND and all it starts, until the last of them has ended.
+
+exit codes:
+  COMMAND's own; 128+n when signal n ended it; check: 0 it passes
+  64  wrong usage, or a gate of another lock     76  stale: a newer holder was here, nothing was run
+  69  the gate is broken, or was in use for longer than --wait; nothing was run
+  71  no more processes or descriptors   126 COMMAND could not be executed   127 not found
+)";
+
 constexpr std::string_view init_page =
     R"(usage: sallyport init [URI] [--max-lease SECONDS] [--yes]
 
@@ -183,12 +237,13 @@ examples:
 exit codes: 0 done; 64 wrong usage, or a store that needs no tables
 )";
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> pages{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> pages{{
     {"", overview},
     {"run", run_page},
     {"ls", list_page},
     {"who", who_page},
     {"break", break_page},
+    {"fence", fence_page},
     {"init", init_page},
     {"schema", schema_page},
 }};

@@ -11,7 +11,7 @@ namespace sallyport::cli {
 /// Looks at numbers below `watched`; new descriptors get the lowest free ones.
 class inherited_descriptors {
  public:
-  /// REQUIRES: nothing was opened yet.
+  /// What is open now, the command will get, unless it is closed by exec anyway.
   inherited_descriptors() noexcept { look(open_at_start_); }
 
   /// In the child before exec: everything opened since is closed by exec. Async-signal-safe.

@@ -1,6 +1,7 @@
 // sallyport: the command. See `sallyport help` and docs/cli.md.
 
 #include "cli/exit_codes.hpp"
+#include "cli/fence.hpp"
 #include "cli/help.hpp"
 #include "cli/init.hpp"
 #include "cli/inspect.hpp"
@@ -44,17 +45,18 @@ int dispatch(std::span<char* const> arguments) {
   if (command == "ls") return list_command(rest);
   if (command == "who") return who_command(rest);
   if (command == "break") return break_command(rest);
+  if (command == "fence") return fence_command(rest);
   if (command == "init") return init_command(rest);
   if (command == "schema") return schema_command(rest);
   if (command == "--version" || command == "-V") return print_version();
   if (command == "help" || command == "--help" || command == "-h") {
     return print_help(rest.empty() ? "" : rest.front());
   }
-  const auto meant = nearest(
-      command, {"run", "ls", "who", "break", "init", "schema", "help", "--version", "--help"});
+  const auto meant = nearest(command, {"run", "ls", "who", "break", "fence", "init", "schema",
+                                       "help", "--version", "--help"});
   throw usage_error("unknown command " + quoted(command) +
                     (meant ? "; did you mean " + quoted(*meant) + "?"
-                           : "; there are run, ls, who, break, init, schema and help"));
+                           : "; there are run, ls, who, break, fence, init, schema and help"));
 }
 
 int guarded_main(std::span<char* const> arguments) noexcept {

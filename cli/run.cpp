@@ -18,11 +18,8 @@
 #include <sallyport/client.hpp>
 #include <sallyport/observer.hpp>
 
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <memory>
-#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -48,25 +45,6 @@ class wish_teller final : public observer {
   }
 };
 
-/// The exit code of a command that was never executed.
-int tell_start_error(const run_options& options, int why) {
-  const std::string program = quoted(options.command.front());
-  if (why == guard_is_gone) {
-    say("the guard process was killed before " + program + " started, so it was not; try again");
-    return exit_code::system_refused;
-  }
-  if (why == ENOENT) {
-    const bool has_folder = std::strchr(options.command.front(), '/') != nullptr;
-    say("cannot run " + program +
-        (has_folder ? ": no such file (or its interpreter is missing)"
-                    : ": command not found in PATH"));
-    return exit_code::command_not_found;
-  }
-  say("cannot run " + program + ": " + std::system_category().message(why) +
-      (why == EACCES ? "; is it a file with the x permission (chmod +x)?" : ""));
-  return exit_code::cannot_execute;
-}
-
 int not_acquired(const client& store, const run_options& options) {
   const bool told = options.loud == loudness::verbose ||
                     (options.loud == loudness::normal && ::isatty(STDERR_FILENO) == 1);
@@ -84,7 +62,10 @@ void say_acquired(const waited& outcome, const run_options& options) {
 child::plan plan_for(const run_options& options, const lease& held, const lease_policy& policy) {
   lock_facts facts{
       .name = options.name, .token = {}, .deadline = {}, .store = options.store, .entry = {}};
-  if (held.fenced()) facts.token = held.token();
+  if (held.fenced()) {
+    facts.token = held.token();
+    facts.fence_lock = held.fence_pass().lock;
+  }
   facts.entry = held.entry();
   if (options.fixed) facts.deadline = held.deadline();
   return {options.command, child_environment(::environ, facts),
@@ -96,7 +77,7 @@ int settle(lease& held, const supervisor& stood_by, const child& command, const 
            const run_options& options) {
   if (const auto why = command.start_error()) {
     held.release();
-    return tell_start_error(options, *why);
+    return tell_start_error(options.command.front(), *why);
   }
   if (stood_by.stopped_for_lease() || !held.valid()) {
     if (!stood_by.stopped_for_lease()) {

@@ -13,7 +13,7 @@
 namespace sallyport::cli {
 namespace {
 
-constexpr std::array<option_spec, 16> options{{
+constexpr std::array<option_spec, 16> known_options{{
     {'n', "nonblock", ""},
     {'w', "wait", "SECONDS"},
     {'E', "conflict-exit-code", "CODE"},
@@ -113,7 +113,7 @@ run_options read_run_options(std::span<char* const> arguments, std::string_view 
   run_options read;
   read.not_acquired_code = exit_code::not_acquired;
   read.store = default_store;
-  argument_reader reader{arguments, options};
+  argument_reader reader{arguments, known_options};
   bool name_given = false;
   while (const auto item = reader.next()) {
     if (item->option != nullptr) {

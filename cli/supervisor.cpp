@@ -33,6 +33,8 @@ void drain(int source) noexcept {
 supervisor::supervisor(const parts& all)
     : all_(all),
       name_(quoted(all.held.name().text())),
+      attendance_({all.command, all.watcher, all.source, all.screen, all.loud, name_,
+                   "parts of it may outlive the lock"}),
       lost_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       // poll's own time-out stands still while the machine sleeps; the lease does not.
       timer_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)),
@@ -46,10 +48,10 @@ child_end supervisor::run() {
                                        [[maybe_unused]] const ssize_t told =
                                            ::write(lost_.get(), &one, sizeof one);
                                      }};
-  while (!look_after_the_command()) {
+  while (!attendance_.command_ended()) {
     mind_the_lease();
     wait();
-    while (const auto signal = all_.source.next()) handle(*signal);
+    attendance_.handle_signals();
   }
   all_.screen.take_back();
   if (last_step_ != step::kill && all_.watcher.has_killed()) {
@@ -112,69 +114,6 @@ void supervisor::mind_the_lease() {
   when.it_value.tv_sec = at / 1'000'000'000;
   when.it_value.tv_nsec = at % 1'000'000'000;
   ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
-}
-
-void supervisor::handle(int signal) {
-  if (signal == SIGCHLD) {
-    look_after_the_guard();
-  } else if (signal == SIGCONT) {
-    resume();
-  } else if (signal == SIGTSTP) {
-    // The wrapper itself never stops: the renewals would stop with it.
-    stopped_ ? resume() : all_.command.send(SIGTSTP);
-  } else if (signals::forwarded(signal)) {
-    all_.command.send(signal);
-    // Ctrl-C at a stopped command is meant to end it, not to wait until somebody continues it.
-    if (stopped_ && signals::cancels(signal)) all_.command.send(SIGCONT);
-  }
-}
-
-void supervisor::look_after_the_guard() {
-  if (!all_.watcher.found_dead()) return;
-  note(
-      "the guard process was killed; the command goes on, but if this process is killed as well, "
-      "parts of it may outlive the lock");
-}
-
-bool supervisor::look_after_the_command() {
-  for (;;) {
-    const auto seen = all_.command.look();
-    switch (seen.what) {
-      case child::change::kind::none:
-        return false;
-      case child::change::kind::ended:
-        return true;
-      case child::change::kind::stopped:
-        was_stopped(seen.signal);
-        break;
-      case child::change::kind::continued:
-        stopped_ = false;
-        break;
-    }
-  }
-}
-
-void supervisor::was_stopped(int signal) {
-  stopped_ = true;
-  const bool wants_terminal = signal == SIGTTIN || signal == SIGTTOU;
-  if (wants_terminal && all_.screen.in_foreground()) {
-    resume();  // the shell has brought us to the foreground (fg): pass it on
-    return;
-  }
-  all_.screen.take_back();
-  note(std::string("the command was stopped (") + signal_name(signal) + ") and keeps " + name_ +
-       (all_.screen.in_foreground()
-            ? "; Ctrl-Z continues it, Ctrl-C ends it"
-            : "; to continue it: kill -CONT " + std::to_string(::getpid())));
-}
-
-void supervisor::resume() {
-  if (all_.screen.in_foreground()) {
-    all_.screen.give_to(all_.command.pid());
-    all_.screen.was_given();
-  }
-  stopped_ = false;
-  all_.command.send(SIGCONT);
 }
 
 void supervisor::note(const std::string& sentence) const {

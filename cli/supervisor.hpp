@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cli/attendance.hpp"
 #include "cli/child.hpp"
 #include "cli/descriptor.hpp"
 #include "cli/lease_policy.hpp"
@@ -47,21 +48,15 @@ class supervisor {
 
   void wait();
   void mind_the_lease();
-  void handle(int signal);
-  void look_after_the_guard();
-  /// True when the command has ended.
-  bool look_after_the_command();
-  void was_stopped(int signal);
-  void resume();
   void note(const std::string& sentence) const;
 
   parts all_;
   std::string name_;
+  attendance attendance_;
   cli::descriptor lost_;
   cli::descriptor timer_;
   lease_clock::time_point told_deadline_;
   step last_step_ = step::none;
-  bool stopped_ = false;
 };
 
 }  // namespace sallyport::cli

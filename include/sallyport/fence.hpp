@@ -118,6 +118,11 @@ struct file_gate_options {
   /// Make the file if it is missing. Set to false where a missing file means that somebody deleted
   /// it, and with it the memory of who was late.
   bool create = true;
+  /// Programs that an action starts hold the gate, too: they inherit its file, and when this process
+  /// is killed inside the action, the gate stays shut until the last of them has ended. When the
+  /// action returns, the gate is left, whoever still runs. Every program that any thread starts
+  /// meanwhile inherits it, so this is for processes that do nothing else.
+  bool inheritable = false;
 };
 
 /// A gate for a resource that several processes use, kept in a small file of its own beside the

@@ -8,6 +8,7 @@
 #include <sallyport/fence.hpp>
 #include <sallyport/fence_etcd.hpp>
 #include <sallyport/fence_redis.hpp>
+#include <sallyport/fence_sql.hpp>
 #include <sallyport/inspect.hpp>
 #include <sallyport/lease.hpp>
 #include <sallyport/lock_all.hpp>
@@ -17,6 +18,7 @@
 #include <sallyport/recursive_mutex.hpp>
 #include <sallyport/semaphore.hpp>
 #include <sallyport/shared_mutex.hpp>
+#include <sallyport/sql.hpp>
 #include <sallyport/store_entry.hpp>
 #include <sallyport/types.hpp>
 #include <sallyport/with_lock.hpp>

@@ -75,8 +75,10 @@ base::result<gate_file> open_or_create(const std::filesystem::path& path,
 /// before the first.
 class file_gate::keeper {
  public:
-  keeper(std::filesystem::path path, std::chrono::milliseconds wait_limit)
-      : path_(std::move(path)), wait_limit_(wait_limit) {}
+  keeper(std::filesystem::path path, const file_gate_options& options)
+      : path_(std::move(path)),
+        wait_limit_(options.wait_limit),
+        inheritable_(options.inheritable) {}
 
   /// Checks an opened file, binds it to `lock` (if any) and takes it for this gate's own. True when
   /// one of its records had to be mended. REQUIRES: called once, before run().
@@ -100,6 +102,7 @@ class file_gate::keeper {
   // Constant after adopt().
   std::filesystem::path path_;
   std::chrono::milliseconds wait_limit_;
+  bool inheritable_;
   file_identity identity_;
 
   // Changed only under part::turn, which the language's memory model does not know: hence atomic.
@@ -200,6 +203,9 @@ base::result<verdict> file_gate::keeper::run(const pass& shown,
   auto admitted = admit(shown);
   if (!admitted) return failure_of(admitted);
   if (admitted->answer != verdict::passed) return admitted->answer;
+  if (inheritable_) {
+    if (auto passed_on = admitted->file.pass_on(); !passed_on) return failure_of(passed_on);
+  }
 
   struct order_touch {
     std::atomic<std::uint64_t>& order;
@@ -215,7 +221,7 @@ base::result<verdict> file_gate::keeper::run(const pass& shown,
 
 file_gate::file_gate(const std::filesystem::path& path, const file_gate_options& options) {
   auto usable = value_or_throw(checked(path, options));
-  keeper_ = std::make_unique<keeper>(usable, options.wait_limit);
+  keeper_ = std::make_unique<keeper>(usable, options);
   const bool mended =
       value_or_throw(keeper_->adopt(value_or_throw(open_or_create(usable, options)), options.lock));
   if (mended) {

@@ -228,6 +228,36 @@ TEST_F(FileGateProcesses, DoNotInheritTheGateThroughExec) {
   EXPECT_EQ(descriptors, 1);
 }
 
+TEST_F(FileGateProcesses, KeepAnInheritableGateShutUntilTheLastHeirIsGone) {
+  file_gate impatient{at("gate"), {.wait_limit = 0ms}};
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+
+  child killed{[&] {
+    file_gate own{at("gate"), {.inheritable = true}};
+    (void)own.run(exclusive(2), [&] {
+      const pid_t heir = ::fork();
+      if (heir == 0) {
+        ::execl("/bin/sleep", "sleep", "1000", nullptr);
+        ::_exit(1);
+      }
+      if (::write(ends[1], &heir, sizeof heir) != sizeof heir) ::_exit(1);
+      ::raise(SIGKILL);
+    });
+    return 0;
+  }};
+  pid_t heir = 0;
+  ASSERT_EQ(::read(ends[0], &heir, sizeof heir), static_cast<ssize_t>(sizeof heir));
+  ::close(ends[0]);
+  ::close(ends[1]);
+  ASSERT_TRUE(WIFSIGNALED(killed.end()));
+
+  EXPECT_EQ(error_of([&] { (void)impatient.run(exclusive(3), nothing); }), errc::unavailable);
+  ::kill(heir, SIGKILL);
+  file_gate patient{at("gate")};
+  EXPECT_EQ(patient.run(exclusive(3), nothing), verdict::passed);
+}
+
 /// In this process no file may grow or be written beyond `bytes`, as if the disk were full.
 void fill_the_disk_beyond(rlim_t bytes) {
   ::signal(SIGXFSZ, SIG_IGN);

@@ -255,6 +255,11 @@ base::result<void> gate_file::lock(part which, lock_mode mode, lease_clock::time
 
 void gate_file::unlock(part which) noexcept { (void)set_lock(fd_, place_of(which), 1, F_UNLCK); }
 
+base::result<void> gate_file::pass_on() const {
+  if (::fcntl(fd_, F_SETFD, 0) != 0) return refused(path_, "pass it on to a program", errno);
+  return {};
+}
+
 bool gate_file::in_place() const noexcept {
   struct stat status {};
   return ::lstat(path_.c_str(), &status) == 0 &&

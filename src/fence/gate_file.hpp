@@ -57,6 +57,9 @@ class gate_file {
   base::result<void> lock(part which, lock_mode mode, lease_clock::time_point deadline);
   void unlock(part which) noexcept;
 
+  /// Programs that this process executes from now on inherit the opening, and with it its locks.
+  base::result<void> pass_on() const;
+
   [[nodiscard]] file_identity identity() const noexcept { return identity_; }
 
   /// Whether the path still leads to this very file.

@@ -81,7 +81,7 @@ class Environment(CliTest):
         told = self.sallyport("run", "--store", "memory:", "x", "--", "env", env={})
         self.assertEqual(told.returncode, 0, told.stderr)
         names = [line.split("=")[0] for line in told.stdout.splitlines()]
-        self.assertEqual(names, ["SALLYPORT_STORE", "SALLYPORT_LOCK", "SALLYPORT_TOKEN"])
+        self.assertEqual(names, ["SALLYPORT_STORE", "SALLYPORT_LOCK", "SALLYPORT_TOKEN", "SALLYPORT_FENCE_LOCK"])
 
 
 class Streams(CliTest):

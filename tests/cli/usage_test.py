@@ -8,7 +8,7 @@ from kit import COMMAND, CliTest
 
 class Help(CliTest):
     def test_every_command_teaches_by_example(self):
-        for topic in ("run", "ls", "who", "break", "init", "schema"):
+        for topic in ("run", "ls", "who", "break", "fence", "init", "schema"):
             page = self.sallyport("help", topic)
             self.assertEqual((page.returncode, page.stderr), (0, ""))
             self.assertIn("examples:", page.stdout)
@@ -21,7 +21,7 @@ class Help(CliTest):
         for asked in (["help"], ["--help"], ["-h"]):
             page = self.sallyport(*asked)
             self.assertEqual(page.returncode, 0)
-            for word in ("run", "ls", "who", "break", "init", "schema", "examples:"):
+            for word in ("run", "ls", "who", "break", "fence", "init", "schema", "examples:"):
                 self.assertIn(word, page.stdout)
 
     def test_run_explains_cron_deploys_fencing_and_exit_codes(self):

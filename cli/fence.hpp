@@ -1,0 +1,10 @@
+#pragma once
+
+#include <span>
+
+namespace sallyport::cli {
+
+/// `sallyport fence run|check|ddl`: returns the exit code and throws command_failure and lock_error.
+int fence_command(std::span<char* const> arguments);
+
+}  // namespace sallyport::cli

@@ -1,0 +1,397 @@
+#include "base/random.hpp"
+#include "fence/gate_state.hpp"
+#include "tests/fencing/databases.hpp"
+#include <sallyport/fence_sql.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace sallyport::fence {
+namespace {
+
+using sql::dialect;
+
+/// Stands in for sallyport::lease: all that a gate asks of one.
+struct fake_lease {
+  std::uint64_t token;
+  pass fence_pass() const { return {.lock = "orders", .token = fencing_token{token}}; }
+};
+
+/// The table `accounts` guards itself, as one resource or row by row.
+class SqlTriggers : public OnDatabase {
+ protected:
+  void SetUp() override {
+    OnDatabase::SetUp();
+    fence_accounts({.table = "accounts"});
+  }
+
+  void fence_accounts(const sql_trigger_options& options) {
+    const connection database = connect();
+    for (const auto& each : sql_trigger_ddl(GetParam(), options)) database(each);
+  }
+
+  /// One statement in a transaction of its own, under a pass. The SQLSTATE of a refusal, or "".
+  static std::string write(const connection& database, const pass& shown, const std::string& text) {
+    return state_of([&] {
+      database.run("BEGIN");
+      try {
+        database(declare_pass(GetParam(), shown));
+        database.run(text);
+        database.run("COMMIT");
+      } catch (const kit::sql_error&) {
+        database.run("ROLLBACK");
+        throw;
+      }
+    });
+  }
+
+  static std::string message_of(const std::function<void()>& attempt) {
+    try {
+      attempt();
+    } catch (const kit::sql_error& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(On, SqlTriggers, testing::Values(dialect::postgres, dialect::mariadb),
+                         name_of);
+
+TEST_P(SqlTriggers, RefuseAClientThatForgot) {
+  const connection database = connect();
+  std::vector<std::string> forgetful{"INSERT INTO accounts VALUES (43, 1, 0)",
+                                     "UPDATE accounts SET balance = 70", "DELETE FROM accounts",
+                                     "INSERT INTO accounts SELECT id + 1, 1, 0 FROM accounts"};
+  if (is(dialect::postgres)) {
+    forgetful.emplace_back("TRUNCATE accounts");
+    forgetful.emplace_back("UPDATE accounts SET balance = 1 WHERE id = 0");
+    forgetful.emplace_back(
+        "INSERT INTO accounts VALUES (42, 1, 0) ON CONFLICT (id) DO UPDATE SET balance = 1");
+  } else {
+    forgetful.emplace_back("REPLACE INTO accounts VALUES (42, 1, 0)");
+    forgetful.emplace_back(
+        "INSERT INTO accounts VALUES (42, 1, 0) ON DUPLICATE KEY UPDATE balance = 1");
+  }
+
+  for (const std::string& each : forgetful) {
+    EXPECT_EQ(state_of([&] { database.run(each); }), sql_state::no_pass) << each;
+  }
+
+  EXPECT_EQ(balance(database), 100);
+  EXPECT_EQ(database.number("SELECT count(*) FROM accounts"), 1);
+  const std::string said = message_of([&] { database.run("DELETE FROM accounts"); });
+  EXPECT_NE(said.find("accounts"), std::string::npos) << said;
+  EXPECT_NE(
+      said.find(is(dialect::postgres) ? "set_config('sallyport.pass'" : "SET @sallyport_pass"),
+      std::string::npos)
+      << said;
+}
+
+// docs/fencing.md shows this code.
+TEST_P(SqlTriggers, RefuseTheLostUpdate) {
+  const fake_lease first{33};
+  const fake_lease second{34};
+  const connection database = connect();
+  const auto your_database = GetParam();
+
+  const auto seen_by_first = balance(database);
+  database.run("BEGIN");
+  database(declare_pass(your_database, second));
+  database.run("UPDATE accounts SET balance = balance + 50 WHERE id = 42");
+  database.run("COMMIT");
+  database(withdraw_pass(your_database));
+  const std::string refused =
+      write(database, first.fence_pass(),
+            "UPDATE accounts SET balance = " + std::to_string(seen_by_first - 30));
+
+  EXPECT_EQ(refused, sql_state::stale);
+  EXPECT_EQ(balance(database), 150);
+}
+
+TEST_P(SqlTriggers, JudgeAsTheRuleSays) {
+  base::random random{29};
+  const connection database = connect();
+  for (int round = 0; round < 20; ++round) {
+    const std::uint64_t base = round % 3 == 0   ? 1
+                               : round % 3 == 1 ? (std::uint64_t{1} << 53U) - 3
+                                                : sql_gate::max_token - 11;
+    const std::string name = "round " + std::to_string(round);
+    fence_accounts({.table = "accounts", .resource_column = {}, .resource = name});
+    gate_state model;
+    for (int step = 0; step < 25; ++step) {
+      const pass shown{.lock = random.chance(0.1) ? "orders " : "orders",
+                       .token = fencing_token{base + random.below(12)},
+                       .mode = random.chance(0.5) ? lock_mode::exclusive : lock_mode::shared};
+      const verdict expected = model.judge(shown);
+      if (expected == verdict::passed) model.raise(shown);
+
+      const std::string refused =
+          write(database, shown, "UPDATE accounts SET balance = balance + 1");
+
+      ASSERT_EQ(refused, expected == verdict::passed  ? ""
+                         : expected == verdict::stale ? sql_state::stale
+                                                      : sql_state::wrong_lock)
+          << "round " << round << ", step " << step;
+      ASSERT_EQ(
+          numbers_of(database, name),
+          (std::vector<std::string>{model.lock, std::to_string(model.newest_exclusive.value()),
+                                    std::to_string(model.newest_shared.value())}));
+    }
+  }
+}
+
+TEST_P(SqlTriggers, ShareTheirNumbersWithAGate) {
+  const connection database = connect();
+  const sql_gate gate{GetParam(), "accounts", {.declares_pass = true}};
+
+  EXPECT_EQ(gate.run(database, exclusive(7),
+                     [&] { database.run("UPDATE accounts SET balance = balance + 50"); }),
+            verdict::passed);
+  EXPECT_EQ(write(database, exclusive(6), "DELETE FROM accounts"), sql_state::stale);
+  EXPECT_EQ(write(database, exclusive(8), "UPDATE accounts SET balance = 1"), "");
+  EXPECT_EQ(gate.run(database, exclusive(7), [&] { database.run("DELETE FROM accounts"); }),
+            verdict::stale);
+
+  EXPECT_EQ(balance(database), 1);
+}
+
+TEST_P(SqlTriggers, EndAPassWithItsTransaction) {
+  const connection database = connect();
+  const sql_gate gate{GetParam(), "accounts", {.declares_pass = true}};
+  const auto forgetful = [&] {
+    return state_of([&] { database.run("UPDATE accounts SET balance = 1"); });
+  };
+
+  EXPECT_EQ(gate.run(database, exclusive(7), nothing), verdict::passed);
+  EXPECT_EQ(forgetful(), sql_state::no_pass);
+  EXPECT_THROW((void)gate.run(database, exclusive(7), [] { throw std::runtime_error("no"); }),
+               std::runtime_error);
+  EXPECT_EQ(forgetful(), sql_state::no_pass);
+
+  EXPECT_EQ(write(database, exclusive(7), "UPDATE accounts SET balance = 2"), "");
+  if (is(dialect::mariadb)) {  // a variable of the session: it has to be taken back
+    EXPECT_EQ(forgetful(), "");
+    database(withdraw_pass(GetParam()));
+  }
+  EXPECT_EQ(forgetful(), sql_state::no_pass);
+}
+
+TEST_P(SqlTriggers, TakeNoPassThatIsNone) {
+  const connection database = connect();
+  const auto declare = [&](const std::string& words) {
+    database.run("BEGIN");
+    database({.text = is(dialect::postgres) ? "SELECT set_config('sallyport.pass', $1, true)"
+                                            : "SET @sallyport_pass = ?",
+              .parameters = {words}});
+    const auto state = state_of([&] { database.run("UPDATE accounts SET balance = 1"); });
+    database.run("ROLLBACK");
+    return state;
+  };
+
+  for (const std::string& bad :
+       {std::string("exclusive"), std::string("exclusive 5"), std::string("exclusive 5 "),
+        std::string("exclusive x orders"), std::string("exclusive -5 orders"),
+        std::string("exclusive 5.0 orders"), std::string("exclusive 0 orders"),
+        std::string("exclusive 9223372036854775808 orders"),
+        std::string("exclusive 99999999999999999999 orders"), std::string("5 exclusive orders"),
+        std::string("Exclusive 5 orders"), std::string("'; DROP TABLE accounts; --")}) {
+    EXPECT_EQ(declare(bad), sql_state::bad_pass) << bad;
+  }
+  EXPECT_EQ(declare(""), sql_state::no_pass);
+  EXPECT_EQ(declare("exclusive 9223372036854775807 orders"), "");
+  EXPECT_EQ(declare("exclusive 5 a lock's \"name\" \\ with %s"), "");
+  EXPECT_EQ(balance(database), 100);
+}
+
+TEST_P(SqlTriggers, JudgeRowByRow) {
+  const connection database = connect();
+  EXPECT_EQ(write(database, exclusive(1), "INSERT INTO accounts VALUES (43, 100, 0)"), "");
+  fence_accounts({.table = "accounts", .resource_column = "id"});
+  const pass other{.lock = "other", .token = fencing_token{1}};
+
+  EXPECT_EQ(write(database, exclusive(7), "UPDATE accounts SET balance = 1 WHERE id = 42"), "");
+  EXPECT_EQ(write(database, other, "UPDATE accounts SET balance = 2 WHERE id = 43"), "");
+  EXPECT_EQ(write(database, other, "UPDATE accounts SET balance = 3 WHERE id = 42"),
+            sql_state::wrong_lock);
+  EXPECT_EQ(write(database, exclusive(6), "DELETE FROM accounts WHERE id = 42"), sql_state::stale);
+  EXPECT_EQ(write(database, exclusive(8), "UPDATE accounts SET balance = 4"),
+            sql_state::wrong_lock);  // all rows, and one is another lock's
+  // A row that moves is judged where it was and where it goes.
+  EXPECT_EQ(write(database, exclusive(6), "UPDATE accounts SET id = 44 WHERE id = 42"),
+            sql_state::stale);
+  EXPECT_EQ(write(database, exclusive(9), "UPDATE accounts SET id = 44 WHERE id = 42"), "");
+  EXPECT_EQ(numbers_of(database, "accounts/44"), (std::vector<std::string>{"orders", "9", "0"}));
+  EXPECT_EQ(write(database, exclusive(8), "INSERT INTO accounts VALUES (42, 1, 0)"),
+            sql_state::stale);  // the row is gone, its number is not
+  EXPECT_EQ(numbers_of(database, "accounts/43"), (std::vector<std::string>{"other", "1", "0"}));
+  if (is(dialect::postgres)) {
+    EXPECT_EQ(write(database, exclusive(99), "TRUNCATE accounts"), sql_state::bad_pass);
+  }
+  EXPECT_EQ(database.number("SELECT balance FROM accounts WHERE id = 43"), 2);
+  EXPECT_EQ(database.number("SELECT balance FROM accounts WHERE id = 44"), 1);
+}
+
+TEST_P(SqlTriggers, RefuseARowWithoutAResource) {
+  const connection database = connect();
+  database.run("DROP TABLE accounts");
+  database.run("CREATE TABLE accounts (name varchar(1000), balance bigint)");
+  fence_accounts({.table = "accounts", .resource_column = "name", .resource = "a/"});
+
+  EXPECT_EQ(write(database, exclusive(1), "INSERT INTO accounts VALUES (NULL, 1)"),
+            sql_state::bad_pass);
+  EXPECT_EQ(write(database, exclusive(1),
+                  "INSERT INTO accounts VALUES ('" + std::string(254, 'x') + "', 1)"),
+            sql_state::bad_pass);
+  EXPECT_EQ(write(database, exclusive(1),
+                  "INSERT INTO accounts VALUES ('" + std::string(253, 'x') + "', 1)"),
+            "");
+  EXPECT_EQ(write(database, exclusive(1), "INSERT INTO accounts VALUES ('Ärger ', 1)"), "");
+  EXPECT_EQ(numbers_of(database, "a/Ärger "), (std::vector<std::string>{"orders", "1", "0"}));
+}
+
+TEST_P(SqlTriggers, WriteManyRowsUnderOnePass) {
+  const connection database = connect();
+  std::string rows = "(1, 0, 0)";
+  for (int i = 1000; i < 3000; ++i) rows += ", (" + std::to_string(i) + ", 0, 0)";
+  fence_accounts({.table = "accounts", .resource_column = "balance"});
+
+  EXPECT_EQ(write(database, exclusive(3), "INSERT INTO accounts VALUES " + rows), "");
+
+  EXPECT_EQ(database.number("SELECT count(*) FROM accounts"), 2002);
+  EXPECT_EQ(database.number("SELECT count(*) FROM sallyport_fence"), 1);
+}
+
+TEST_P(SqlTriggers, GuardATableOfAnyNameAndCanBeTakenAway) {
+  const connection database = connect();
+  const sql_trigger_options options{.table = "a \"`'? $fence$ \\ @judge@",
+                                    .resource_column = "b \"`'? @gate@",
+                                    .resource = "r '\\ \"",
+                                    .gate_table = "g \"`'@table@"};
+  const std::string table = sql::quoted(GetParam(), options.table);
+  database.run("DROP TABLE IF EXISTS " + table);
+  database.run("CREATE TABLE " + table + " (" + sql::quoted(GetParam(), options.resource_column) +
+               " varchar(50))");
+  for (int twice = 0; twice < 2; ++twice) fence_accounts(options);
+  const std::string insert = "INSERT INTO " + table + " VALUES ('v')";
+
+  EXPECT_EQ(state_of([&] { database.run(insert); }), sql_state::no_pass);
+  EXPECT_EQ(write(database, exclusive(3), insert), "");
+  EXPECT_EQ(write(database, exclusive(2), insert), sql_state::stale);
+  const sql_gate gate{
+      GetParam(), options.resource + "v", {.lock = {}, .table = options.gate_table}};
+  EXPECT_EQ(gate.run(database, exclusive(2), nothing), verdict::stale);
+  database(withdraw_pass(GetParam()));
+
+  for (const auto& each : sql_trigger_removal(GetParam(), options)) database(each);
+  EXPECT_EQ(state_of([&] { database.run(insert); }), "");
+  database.run("DROP TABLE " + table);
+  if (is(dialect::postgres)) {
+    database.run("DROP FUNCTION " + sql::quoted(GetParam(), options.gate_table + "_judge"));
+  }
+  database.run("DROP TABLE " + sql::quoted(GetParam(), options.gate_table));
+}
+
+TEST_P(SqlTriggers, SayWhatCannotBeNamed) {
+  const auto code = [](const sql_trigger_options& options) {
+    return code_of([&] { (void)sql_trigger_ddl(GetParam(), options); });
+  };
+
+  for (const std::string& bad :
+       {std::string(), std::string("a\0b", 3), std::string("a\nb"), std::string("\xff"),
+        std::string(63, 'x'), std::string(1 << 20, 'x')}) {
+    EXPECT_EQ(code({.table = bad}), errc::bad_option);
+    EXPECT_EQ(code({.table = "t", .resource_column = {}, .resource = {}, .gate_table = bad}),
+              errc::bad_option);
+  }
+  EXPECT_EQ(code({.table = "t", .resource_column = "a\nb"}), errc::bad_option);
+  EXPECT_EQ(code({.table = "t", .resource_column = {}, .resource = "a\nb"}), errc::bad_option);
+  EXPECT_EQ(code_of([] { (void)sql_trigger_ddl(dialect::sqlite, {.table = "t"}); }),
+            errc::not_supported);
+  EXPECT_EQ(code_of([] { (void)declare_pass(dialect::sqlite, exclusive(1)); }),
+            errc::not_supported);
+  EXPECT_EQ(code_of([] { sql_gate(dialect::sqlite, "r", {.declares_pass = true}); }),
+            errc::not_supported);
+}
+
+// Clients that only declare their passes, and do not ask the gate first.
+TEST_P(SqlTriggers, LetNoOlderWriteFollowANewerOne) {
+  constexpr std::uint64_t clients = 6;
+  constexpr std::uint64_t turns = 25;
+  const connection database = connect();
+  database.run("DROP TABLE log");
+  database.run(is(dialect::postgres)
+                   ? "CREATE TABLE log (at bigserial PRIMARY KEY, token bigint)"
+                   : "CREATE TABLE log (at bigint AUTO_INCREMENT PRIMARY KEY, token bigint)");
+  fence_accounts({.table = "log"});
+  std::vector<connection> connections;
+  for (std::uint64_t client = 0; client < clients; ++client) connections.push_back(connect());
+  std::atomic<int> passed{0};
+  std::vector<std::thread> threads;
+  for (std::uint64_t client = 0; client < clients; ++client) {
+    threads.emplace_back([&, client] {
+      for (std::uint64_t turn = 0; turn < turns; ++turn) {
+        const std::uint64_t token = 1 + turn * clients / 2 + client;
+        const std::string insert = "INSERT INTO log (token) VALUES (" + std::to_string(token) + ")";
+        std::string refused = "40001";
+        for (int attempt = 0; attempt < 1000 && asks_for_another_try(refused); ++attempt) {
+          refused = write(connections[client], exclusive(token), insert);
+        }
+        EXPECT_TRUE(refused.empty() || refused == sql_state::stale) << refused;
+        if (refused.empty()) ++passed;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  // The numbers of both databases are drawn after the trigger has the row: in the order of commits.
+  const auto rows = database.run("SELECT token FROM log ORDER BY at").rows;
+  EXPECT_EQ(static_cast<int>(rows.size()), passed);
+  EXPECT_GE(passed, static_cast<int>(turns));
+  std::int64_t newest = 0;
+  for (const auto& row : rows) {
+    EXPECT_GE(kit::number_of(row.at(0)), newest);
+    newest = kit::number_of(row.at(0));
+  }
+}
+
+TEST(SqlTriggersOnMariadb, ForgetThePassOfAPooledConnectionThatIsReset) {
+  kit::mariadb_executor database{{.port = databases::mariadb().port()}};
+  database.run("DROP TABLE IF EXISTS accounts");
+  database.run("CREATE TABLE accounts (id bigint PRIMARY KEY)");
+  for (const auto& each : sql_trigger_ddl(dialect::mariadb, {.table = "accounts"})) database(each);
+  database(declare_pass(dialect::mariadb, exclusive(7)));
+
+  database.reset();
+
+  EXPECT_EQ(state_of([&] { database.run("INSERT INTO accounts VALUES (1)"); }), sql_state::no_pass);
+}
+
+TEST(SqlTriggersOnPostgres, FindTheirNumbersFromAnySearchPath) {
+  const connection database = databases::connect(dialect::postgres);
+  database.run("DROP TABLE IF EXISTS accounts");
+  database.run("CREATE TABLE accounts (id bigint PRIMARY KEY)");
+  for (const auto& each : sql_trigger_ddl(dialect::postgres, {.table = "public.accounts"})) {
+    database(each);
+  }
+  database.run("CREATE SCHEMA elsewhere");
+  database.run("SET search_path = elsewhere");
+
+  database.run("BEGIN");
+  database(declare_pass(dialect::postgres, exclusive(7)));
+  EXPECT_EQ(state_of([&] { database.run("INSERT INTO public.accounts VALUES (1)"); }), "");
+  database.run("COMMIT");
+
+  database.run("DROP SCHEMA elsewhere");
+  EXPECT_EQ(database.number("SELECT newest_exclusive FROM public.sallyport_fence "
+                            "WHERE resource = 'accounts'"),
+            7);
+}
+
+}  // namespace
+}  // namespace sallyport::fence
