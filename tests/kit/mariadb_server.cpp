@@ -115,6 +115,7 @@ std::vector<std::string> mariadb_server::settings() const {
       "--innodb-log-file-size=4M",
       "--innodb-buffer-pool-size=16M",
       "--innodb-temp-data-file-path=ibtmp1:4M:autoextend",
+      "--tmpdir=" + folder_.path().string(),  // the test's own may be closed to nobody
       "--default-time-zone=+00:00",
       "--log-warnings=1",
   };
