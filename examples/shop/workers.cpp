@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <fcntl.h>
@@ -75,9 +76,8 @@ class worker {
       }
     }
   }
-  void begin() const {
-    if (write(to_, "\n", 1) != 1) throw std::runtime_error("a worker does not listen");
-  }
+  /// One that has died meanwhile will have nothing to report; the others have to begin all the same.
+  [[nodiscard]] bool begin() const { return write(to_, "\n", 1) == 1; }
   [[nodiscard]] bool ended_well() {
     int status = 0;
     const bool well = waitpid(pid_, &status, 0) == pid_ && status == 0;
@@ -94,6 +94,7 @@ class worker {
 }  // namespace
 
 totals run_workers(const worker_task& each) {
+  std::signal(SIGPIPE, SIG_IGN);  // a worker that does not listen any more is no reason to die, too
   std::vector<std::unique_ptr<worker>> all;
   for (int i = 0; i < each.processes; ++i) {
     worker_task task = each;
@@ -104,12 +105,15 @@ totals run_workers(const worker_task& each) {
     if (one->line() != "ready") throw std::runtime_error("a worker did not get ready");
   }
   const auto start = sallyport::lease_clock::now();
-  for (const auto& one : all) one->begin();
+  bool all_began = true;
+  for (const auto& one : all) all_began = one->begin() && all_began;
   totals out;
   for (const auto& one : all) {
     std::istringstream line{one->line()};
     totals mine;
-    if (!(line >> mine.sold >> mine.conflicts)) throw std::runtime_error("a worker failed");
+    if (!(line >> mine.sold >> mine.conflicts) || !all_began) {
+      throw std::runtime_error("a worker failed");
+    }
     out.sold += mine.sold;
     out.conflicts += mine.conflicts;
   }
