@@ -28,6 +28,9 @@ class postgres_database final : public database {
     if (PQstatus(connection_.get()) != CONNECTION_OK) {
       throw std::runtime_error(PQerrorMessage(connection_.get()));
     }
+    // "There was no such table to drop" is for people.
+    PQsetNoticeProcessor(
+        connection_.get(), [](void*, const char*) {}, nullptr);
   }
 
   [[nodiscard]] sql::dialect dialect() const override { return sql::dialect::postgres; }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -56,19 +57,29 @@ void expect_sold_out(const books& after, const order& placed) {
 run::run(const order& placed) {
   const std::string store =
       placed.store.empty() ? "local:" + (folder_.path() / "locks").string() : placed.store;
-  program_ = std::make_unique<kit::child_process>(kit::child_options{
-      .program = SALLYPORT_SHOP,
-      .called_as = {},
-      .arguments = {"--database", placed.database, "--store", store, "--way", placed.way,
-                    "--processes", std::to_string(placed.processes), "--rows",
-                    std::to_string(placed.rows), "--pieces", std::to_string(placed.pieces)},
-      .environment = {},
-      .folder = folder_.path(),
-      .log = folder_.path() / "log",
-      .run_as = {}});
+  std::vector<std::string> arguments{"--database",  placed.database,
+                                     "--store",     store,
+                                     "--processes", std::to_string(placed.processes),
+                                     "--pieces",    std::to_string(placed.pieces)};
+  if (!placed.way.empty()) arguments.insert(arguments.end(), {"--way", placed.way});
+  if (placed.rows != 0) {
+    arguments.insert(arguments.end(), {"--rows", std::to_string(placed.rows)});
+  }
+  program_ = std::make_unique<kit::child_process>(kit::child_options{.program = SALLYPORT_SHOP,
+                                                                     .called_as = {},
+                                                                     .arguments = arguments,
+                                                                     .environment = {},
+                                                                     .folder = folder_.path(),
+                                                                     .log = folder_.path() / "log",
+                                                                     .run_as = {}});
 }
 
 int run::wait() { return program_->wait_for_end(whole_run).value(); }
+
+std::string run::said() const {
+  std::ifstream log{program_->log()};
+  return {std::istreambuf_iterator<char>{log}, {}};
+}
 
 int run::kill_sellers(int number) const {
   int killed = 0;

@@ -17,9 +17,9 @@ namespace sallyport::shop {
 struct order {
   std::string database;
   std::string store{};  // empty: an embedded one of its own
-  std::string way;
+  std::string way{};    // empty: all that are right
   int processes = 16;
-  int rows = 1;
+  int rows = 1;  // 0: one, and then many
   int pieces = 150;
 };
 
@@ -42,9 +42,10 @@ class run {
  public:
   explicit run(const order& placed);
 
-  /// Its exit code, and what it printed, for messages.
+  /// Its exit code.
   [[nodiscard]] int wait();
-  [[nodiscard]] std::string said() const { return program_->log_tail(); }
+  /// What it has printed.
+  [[nodiscard]] std::string said() const;
   /// SIGKILL for so many of its sellers, in the middle of whatever they do. How many there were.
   int kill_sellers(int number) const;
 
