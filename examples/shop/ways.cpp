@@ -84,29 +84,35 @@ attempt_to_buy buy_by_version(database& own, const optimistic::table& stock,
   throw std::runtime_error("no sale: " + std::string(to_string(done.is)));
 }
 
-// 3. A lock, and its token in the statement that writes: a holder that was late is refused. For jobs
-// that do more than one row can say, while nobody else may.
+// 3. A lock, and its token in the row. For jobs that do more than one row can say, while nobody else may. A
+// holder shows its token before it reads, and the statement that writes asks whether a newer one came since: a
+// holder that was late is refused, also while the newer one is still thinking.
 attempt_to_buy buy_under_lock(database& own, sallyport::mutex& lock, const std::string& item,
                               std::int64_t buyer) {
+  const std::string stock = stock_table;
   for (attempt_to_buy out;; ++out.conflicts) {
     const auto lease = lock.try_acquire_for(patience);
     if (!lease) throw std::runtime_error("the lock did not come free");
+    const auto token = static_cast<std::int64_t>(lease->token().value());
+    const sql::answer shown = own.execute(
+        statement(own, "UPDATE " + stock + " SET fence = ? WHERE item = ? AND fence <= ?",
+                  {token, item, token}));
+    if (shown.changed == 0) continue;  // a newer holder was here: this lease was lost. Once more
+
     const std::int64_t left = pieces_left(own, item);
     if (left == 0) return out;
-    const auto token = static_cast<std::int64_t>(lease->token().value());
     own.execute(begin(own));
-    const sql::answer taken =
-        own.execute(statement(own,
-                              std::string("UPDATE ") + stock_table +
-                                  " SET pieces = ?, fence = ? WHERE item = ? AND fence <= ?",
-                              {left - 1, token, item, token}));
-    if (taken.changed == 1) {
-      own.execute(record_of_sale(own, item, left, buyer));
-      own.execute("COMMIT");
-      out.sold = true;
-      return out;
+    const sql::answer taken = own.execute(
+        statement(own, "UPDATE " + stock + " SET pieces = ? WHERE item = ? AND fence = ?",
+                  {left - 1, item, token}));
+    if (taken.changed == 0) {
+      own.execute("ROLLBACK");
+      continue;
     }
-    own.execute("ROLLBACK");  // a newer holder was here: this lease was lost. Once more
+    own.execute(record_of_sale(own, item, left, buyer));
+    own.execute("COMMIT");
+    out.sold = true;
+    return out;
   }
 }
 
