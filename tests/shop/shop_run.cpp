@@ -93,15 +93,13 @@ int run::kill_sellers(int number) const {
 void sells_nothing_twice(const std::string& address, const sql::executor& database,
                          const std::string& store) {
   for (const char* way : {"atomic", "optimistic", "fenced"}) {
-    for (const int rows : {1, 7}) {
-      const order placed{.database = address, .store = store, .way = way, .rows = rows};
-      SCOPED_TRACE(std::string(way) + ", " + std::to_string(rows) + " rows");
+    const order placed{.database = address, .store = store, .way = way};
+    SCOPED_TRACE(way);
 
-      run sale{placed};
+    run sale{placed};
 
-      ASSERT_EQ(sale.wait(), 0) << sale.said();
-      expect_sold_out(read_books(database), placed);
-    }
+    ASSERT_EQ(sale.wait(), 0) << sale.said();
+    expect_sold_out(read_books(database), placed);
   }
 }
 

@@ -54,7 +54,7 @@ class run {
   std::unique_ptr<kit::child_process> program_;
 };
 
-/// Sells everything in every way that is right.
+/// Sells everything in every way that is right, while everybody wants the same row.
 void sells_nothing_twice(const std::string& address, const sql::executor& database,
                          const std::string& store = {});
 /// The same while half of the sellers are killed. `pieces`: as many as keep them busy for seconds.
