@@ -64,7 +64,7 @@ struct layout {
 ///
 /// Everybody who changes a row has to add one to its version, with this class or by hand. A row that is
 /// deleted and made again has to come back with a version that it never had, or a late writer takes it
-/// for the old one; create() of update() sees to that.
+/// for the old one; options::create sees to that.
 ///
 /// Thread safety: immutable.
 class table {
@@ -179,8 +179,8 @@ class unsettled : public lock_error {
 };
 
 /// Reads the row, asks `decide`, and writes if the row has not changed meanwhile; if it has, again, after
-/// a pause, until it is written or the options say that it is enough. Two or three statements when nobody
-/// is in the way.
+/// a pause, until it is written or the options say that it is enough. Two statements when nobody is in
+/// the way and nothing else is written with the row.
 ///
 /// The executor must not have a transaction open: what a transaction has read it may go on seeing,
 /// however often it reads again (MariaDB, PostgreSQL above READ COMMITTED). A change with further

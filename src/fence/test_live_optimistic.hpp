@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/random.hpp"
 #include "tests/kit/sql_executors.hpp"
 #include "tests/kit/waiting.hpp"
 #include <sallyport/error.hpp>
@@ -561,6 +562,48 @@ TYPED_TEST_P(OptimisticRows, NeverCallABrokenDatabaseAConflict) {
                sql::connection_lost);
 }
 
+TYPED_TEST_P(OptimisticRows, KeepTheCountWhateverTheNetworkDoes) {
+  constexpr int threads = 5;
+  constexpr int each = 20;
+  std::atomic<int> written{0};
+  std::atomic<int> unknown{0};
+  std::atomic<std::uint64_t> arrived_too_late{0};
+
+  std::vector<std::thread> all;
+  for (int i = 0; i < threads; ++i) {
+    all.emplace_back([&, seed = static_cast<std::uint64_t>(i)] {
+      base::random random{seed};
+      session<TypeParam> own;
+      for (int round = 0; round < each; ++round) {
+        losing<TypeParam> network{own};
+        network.lose(loss(random.below(3)), static_cast<int>(random.below(4)));
+        options how{.time_limit = std::chrono::minutes{1}};
+        if (random.chance(0.3)) how.most_attempts = 1;  // impatient: settles what is left over
+        std::optional<pending_write> left_over;
+        try {
+          const outcome done = update(network.executor(), this->counters(), "a", add_one, how);
+          written += done ? 1 : 0;
+        } catch (const unsettled& open) {
+          left_over = open.write();
+        }
+        if (left_over) {
+          const settlement found = settle(own.executor(), this->counters(), *left_over,
+                                          {.time_limit = std::chrono::minutes{1}});
+          written += found == settlement::written ? 1 : 0;
+          unknown += found == settlement::unknown ? 1 : 0;
+        }
+        arrived_too_late += network.arrive();
+      }
+    });
+  }
+  for (auto& one : all) one.join();
+
+  EXPECT_GT(written, 0);
+  EXPECT_GE(this->n(), 5 + written);
+  EXPECT_LE(this->n(), 5 + written + unknown);
+  EXPECT_EQ(arrived_too_late, 0U);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(OptimisticRows, WriteWhatWasDecided, WriteNothingWhenSoDecided,
                             LoseNoUpdateOfManyThreads, DecideAgainAfterAConflictAndCountIt,
                             GiveUpWhenOthersAreAlwaysFaster, StopAtOnceWhenAsked,
@@ -571,6 +614,6 @@ REGISTER_TYPED_TEST_SUITE_P(OptimisticRows, WriteWhatWasDecided, WriteNothingWhe
                             AreWrittenOnceWhenEveryAnswerIsLostForAWhile, SayWhenNobodyCanKnow,
                             AreSettledLater, WithoutWritersAreSettledWhileNobodyElseWrites,
                             DoNotHideAWriteInDoubtBehindAnotherError,
-                            NeverCallABrokenDatabaseAConflict);
+                            NeverCallABrokenDatabaseAConflict, KeepTheCountWhateverTheNetworkDoes);
 
 }  // namespace sallyport::optimistic
