@@ -14,6 +14,7 @@
 #include <sallyport/lock_all.hpp>
 #include <sallyport/mutex.hpp>
 #include <sallyport/observer.hpp>
+#include <sallyport/optimistic.hpp>
 #include <sallyport/options.hpp>
 #include <sallyport/recursive_mutex.hpp>
 #include <sallyport/semaphore.hpp>

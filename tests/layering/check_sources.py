@@ -76,6 +76,10 @@ FILE_EXTRAS = {
     "src/backends/postgres/wire.cpp": {"libpq-fe"},
     # And libmariadb.
     "src/backends/mariadb/wire.cpp": {"mysql"},
+    # A shop on three databases; what each client library looks like is told in a file of its own.
+    "examples/shop/mariadb.cpp": {"errmsg", "mysql", "mysqld_error"},
+    "examples/shop/postgres.cpp": {"libpq-fe"},
+    "examples/shop/sqlite.cpp": {"sqlite3"},
     "sim/redis/lua_values.cpp": {"lua"},
     "sim/redis/script_host.cpp": {"lua"},
 }
