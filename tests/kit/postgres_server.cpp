@@ -103,7 +103,8 @@ std::string postgres_server::address_at(std::uint16_t port) {
 }
 
 postgres_server::postgres_server(postgres_options options)
-    : options_(std::move(options)), folder_("pg", in_memory()) {
+    : options_(std::move(options)),
+      folder_("pg", options_.on_disk ? std::filesystem::temp_directory_path() : in_memory()) {
   give_away(folder_.path());
   const auto data = folder_.path() / "data";
   child_process made{

@@ -26,6 +26,7 @@ struct postgres_options {
   std::vector<std::string> hba = {};       // lines of pg_hba.conf, before "trust for all"
   std::optional<postgres_tls> tls = {};
   std::string encoding = "UTF8";         // of the databases
+  bool on_disk = false;                  // else in memory, where fsync costs nothing
   const shifted_clock* clock = nullptr;  // the server's wall clock; must outlive the server
 };
 
@@ -58,8 +59,7 @@ class postgres_probe {
 };
 
 /// A PostgreSQL server of this machine, with a folder and a port of its own, on 127.0.0.1 and on a
-/// unix socket in its folder. It refuses to run as root and then runs as nobody. Its folder is in
-/// memory, where fsync costs nothing. Started by the constructor; ended, and its folder removed, by
+/// unix socket in its folder. It refuses to run as root and then runs as nobody. Started by the constructor; ended, and its folder removed, by
 /// the destructor. Port and folder stay the same over kill and start.
 /// Thread safety: none, but for port(), address() and folder().
 class postgres_server {
