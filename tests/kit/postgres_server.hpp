@@ -28,6 +28,9 @@ struct postgres_options {
   std::string encoding = "UTF8";         // of the databases
   bool on_disk = false;                  // else in memory, where fsync costs nothing
   const shifted_clock* clock = nullptr;  // the server's wall clock; must outlive the server
+  /// The port of the server of which it is a replica, until it is promoted (SELECT pg_promote()), or
+  /// of a proxy before that; `encoding`, `hba` and `tls` are that one's then.
+  std::uint16_t replica_of = 0;
 };
 
 /// What a statement gave: rows of texts.
@@ -94,6 +97,8 @@ class postgres_server {
 
  private:
   [[nodiscard]] std::vector<pid_t> processes() const;
+  void make_data();
+  void copy_data();
   void wait_until_ready();
 
   const postgres_options options_;
