@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -35,6 +36,7 @@ struct etcd_cluster::member {
   const temporary_folder folder;
   const free_port client_port;
   const free_port peer_port;
+  std::map<std::size_t, std::unique_ptr<fault_proxy>> ways{};  // to the others
   std::unique_ptr<child_process> process;
 };
 
@@ -42,6 +44,7 @@ etcd_cluster::etcd_cluster(etcd_options options) : options_(std::move(options)) 
   for (std::size_t i = 0; i < options_.members; ++i) {
     members_.push_back(std::make_unique<member>(options_));
   }
+  if (options_.detours) make_detours();
   for (std::size_t i = 0; i < size(); ++i) start(i);
   wait_until_healthy();
 }
@@ -64,22 +67,64 @@ std::string etcd_cluster::client_url(std::size_t which) const {
   return (options_.tls ? "https://127.0.0.1:" : "http://127.0.0.1:") + std::to_string(port(which));
 }
 
+std::string etcd_cluster::address(std::size_t which) const {
+  return (options_.tls ? "etcds://127.0.0.1:" : "etcd://127.0.0.1:") + std::to_string(port(which));
+}
+
+// All members have to say the same address of a member. That of a unix socket is a name in the
+// working folder of whoever connects, and each has a folder of its own: so every pair has its own way.
+std::string etcd_cluster::peer_url(std::size_t which) const {
+  return (options_.detours ? "unix://127.0.0.1:" : "http://127.0.0.1:") +
+         std::to_string(members_[which]->peer_port.number());
+}
+
+void etcd_cluster::make_detours() {
+  for (std::size_t from = 0; from < size(); ++from) {
+    for (std::size_t to = 0; to < size(); ++to) {
+      if (from == to) continue;
+      const std::uint16_t target = members_[to]->peer_port.number();
+      members_[from]->ways[to] = std::make_unique<fault_proxy>(
+          target, members_[from]->folder.path() / ("127.0.0.1:" + std::to_string(target)));
+    }
+  }
+}
+
+fault_proxy& etcd_cluster::between(std::size_t from, std::size_t to) {
+  return *members_.at(from)->ways.at(to);
+}
+
+void etcd_cluster::cut_off(std::size_t which) {
+  for (std::size_t other = 0; other < size(); ++other) {
+    if (other == which) continue;
+    for (fault_proxy* const way : {&between(which, other), &between(other, which)}) {
+      way->set(flow::to_server, fault::hold());
+      way->set(flow::to_client, fault::hold());
+    }
+  }
+}
+
+void etcd_cluster::rejoin(std::size_t which) {
+  for (std::size_t other = 0; other < size(); ++other) {
+    if (other == which) continue;
+    between(which, other).heal();
+    between(other, which).heal();
+  }
+}
+
 void etcd_cluster::start(std::size_t which) {
   member& one = *members_[which];
   if (one.process && one.process->running()) throw kit_error("the member runs already");
   std::string all;
   for (std::size_t i = 0; i < size(); ++i) {
-    all += (i == 0 ? "m" : ",m") + std::to_string(i) +
-           "=http://127.0.0.1:" + std::to_string(members_[i]->peer_port.number());
+    all += (i == 0 ? "m" : ",m") + std::to_string(i) + "=" + peer_url(i);
   }
-  const std::string peer_url = "http://127.0.0.1:" + std::to_string(one.peer_port.number());
   std::vector<std::string> arguments{
       "--name=m" + std::to_string(which),
       "--data-dir=" + (one.folder.path() / "data").string(),
       "--listen-client-urls=" + client_url(which),
       "--advertise-client-urls=" + client_url(which),
-      "--listen-peer-urls=" + peer_url,
-      "--initial-advertise-peer-urls=" + peer_url,
+      "--listen-peer-urls=http://127.0.0.1:" + std::to_string(one.peer_port.number()),
+      "--initial-advertise-peer-urls=" + peer_url(which),
       "--initial-cluster=" + all,
       "--initial-cluster-token=kit-" + std::to_string(members_[0]->peer_port.number()),
       "--heartbeat-interval=" + std::to_string(options_.election.count() / 10),

@@ -2,6 +2,7 @@
 
 #include "tests/kit/certificates.hpp"
 #include "tests/kit/child_process.hpp"
+#include "tests/kit/fault_proxy.hpp"
 #include "tests/kit/free_port.hpp"
 #include "tests/kit/temporary_folder.hpp"
 
@@ -27,6 +28,7 @@ struct etcd_options {
   bool on_disk = false;                      // else in memory, where a write costs no fsync
   std::optional<etcd_tls> tls = {};          // of clients; members talk in the clear
   std::chrono::milliseconds election{1000};  // a fifth of it is the heartbeat
+  bool detours = false;                      // members reach each other through proxies
   std::vector<std::string> flags = {};       // further ones of etcd, last, so that they win
 };
 
@@ -44,8 +46,9 @@ class etcd_cluster {
 
   [[nodiscard]] std::size_t size() const noexcept { return members_.size(); }
   [[nodiscard]] std::uint16_t port(std::size_t which) const;
-  /// "etcd://127.0.0.1:1234,...", without options.
+  /// "etcd://127.0.0.1:1234,...", without options; of all members, or of one.
   [[nodiscard]] std::string address() const;
+  [[nodiscard]] std::string address(std::size_t which) const;
 
   /// SIGKILL.
   void kill(std::size_t which);
@@ -54,6 +57,12 @@ class etcd_cluster {
   /// SIGSTOP: connections stay open and nobody answers.
   void pause(std::size_t which);
   void resume(std::size_t which);
+  /// Where there are detours: nothing passes between this member and the others, in neither
+  /// direction; its clients still reach it. What was said meanwhile arrives when it has rejoined.
+  void cut_off(std::size_t which);
+  void rejoin(std::size_t which);
+  /// The way on which member `from` connects to member `to`, where there are detours.
+  [[nodiscard]] fault_proxy& between(std::size_t from, std::size_t to);
   /// Waits until every running member has a leader and answers.
   void wait_until_healthy();
   /// Which member leads. Throws when none does.
@@ -74,6 +83,8 @@ class etcd_cluster {
   struct member;
 
   [[nodiscard]] std::string client_url(std::size_t which) const;
+  [[nodiscard]] std::string peer_url(std::size_t which) const;
+  void make_detours();
 
   const etcd_options options_;
   std::vector<std::unique_ptr<member>> members_;

@@ -36,6 +36,25 @@ TEST(EtcdServer, AClusterGoesOnWithoutItsLeader) {
   EXPECT_EQ(cluster.ctl({"get", "key", "--print-value-only"}, first), "value\n");
 }
 
+TEST(EtcdServer, AMemberThatIsCutOffFromTheOthersIsStillReachedByItsClients) {
+  etcd_cluster cluster{{.members = 3, .detours = true}};
+  const std::size_t old = cluster.leader();
+  cluster.ctl({"put", "key", "before"});
+
+  cluster.cut_off(old);
+  const std::size_t other = (old + 1) % 3;
+  ASSERT_TRUE(eventually([&] {
+    cluster.ctl({"put", "key", "after"}, other);
+    return true;
+  }));
+  EXPECT_EQ(cluster.ctl({"get", "key", "--print-value-only", "--consistency=s"}, old), "before\n");
+  cluster.rejoin(old);
+
+  EXPECT_TRUE(eventually([&] {
+    return cluster.ctl({"get", "key", "--print-value-only", "--consistency=s"}, old) == "after\n";
+  }));
+}
+
 TEST(EtcdServer, ServersDoNotMeet) {
   etcd_cluster one;
   etcd_cluster two;

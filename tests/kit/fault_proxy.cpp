@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
+#include <cstring>
 #include <future>
 #include <map>
 #include <netinet/in.h>
@@ -14,6 +15,7 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -30,12 +32,38 @@ sockaddr_in loopback(std::uint16_t port) {
   return address;
 }
 
-int listen_on(std::uint16_t port) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+/// Any kind of address.
+struct socket_address {
+  sockaddr_storage bytes{};
+  socklen_t length = 0;
+};
+
+socket_address address_of(std::uint16_t port) {
+  const sockaddr_in address = loopback(port);
+  socket_address out;
+  std::memcpy(&out.bytes, &address, sizeof address);
+  out.length = sizeof address;
+  return out;
+}
+
+socket_address address_of(const std::filesystem::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string text = path.string();
+  if (text.size() >= sizeof address.sun_path) throw kit_error("too long for a socket: " + text);
+  text.copy(address.sun_path, text.size());
+  socket_address out;
+  std::memcpy(&out.bytes, &address, sizeof address);
+  out.length = sizeof address;
+  return out;
+}
+
+int listen_on(const socket_address& address) {
+  const int listener =
+      ::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int yes = 1;
   ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  const sockaddr_in address = loopback(port);
-  if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+  if (::bind(listener, reinterpret_cast<const sockaddr*>(&address.bytes), address.length) != 0 ||
       ::listen(listener, SOMAXCONN) != 0) {
     const int why = errno;
     ::close(listener);
@@ -69,12 +97,16 @@ void add(connection_counts& total, const connection_counts& counts) {
 /// The thread, and what only it touches: everything but the queue of tasks that others give it.
 class fault_proxy::loop {
  public:
-  explicit loop(std::uint16_t target_port)
-      : target_port_(target_port), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  /// Without a path it listens on a port.
+  loop(std::uint16_t target_port, std::filesystem::path socket)
+      : socket_(std::move(socket)),
+        port_(socket_.empty() ? std::make_unique<free_port>() : nullptr),
+        target_port_(target_port),
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (wake_ < 0) throw kit_error("eventfd failed");
     set_all(flow::to_server, fault::pass());
     set_all(flow::to_client, fault::pass());
-    listener_ = listen_on(port_.number());
+    listener_ = listen();
     thread_ = std::thread{[this] { run(); }};
     ::pthread_setname_np(thread_.native_handle(), "fault-proxy");
   }
@@ -83,11 +115,14 @@ class fault_proxy::loop {
   ~loop() {
     perform([this] { stopping_ = true; });
     thread_.join();
-    if (listener_ >= 0) ::close(listener_);
+    stop_listening();
     ::close(wake_);
   }
 
-  [[nodiscard]] std::uint16_t port() const noexcept { return port_.number(); }
+  [[nodiscard]] std::uint16_t port() const {
+    if (!port_) throw kit_error("the proxy listens on a unix socket");
+    return port_->number();
+  }
 
   /// Runs `work` on the proxy's thread and waits for it.
   void perform(std::function<void()> work) {
@@ -122,9 +157,9 @@ class fault_proxy::loop {
   void set_accepting(bool accepting) {
     if (accepting == (listener_ >= 0)) return;
     if (accepting) {
-      listener_ = listen_on(port_.number());
+      listener_ = listen();
     } else {
-      ::close(std::exchange(listener_, -1));
+      stop_listening();
     }
   }
 
@@ -152,6 +187,16 @@ class fault_proxy::loop {
     std::shared_ptr<fault_rule> general;
     std::map<std::size_t, std::shared_ptr<fault_rule>> single;
   };
+
+  [[nodiscard]] int listen() const {
+    return listen_on(port_ ? address_of(port_->number()) : address_of(socket_));
+  }
+
+  void stop_listening() {
+    if (listener_ < 0) return;
+    ::close(std::exchange(listener_, -1));
+    if (!port_) ::unlink(socket_.c_str());
+  }
 
   void run() {
     while (!stopping_) {
@@ -198,7 +243,8 @@ class fault_proxy::loop {
     }
   }
 
-  const free_port port_;
+  const std::filesystem::path socket_;
+  const std::unique_ptr<const free_port> port_;  // none with a socket
   std::uint16_t target_port_;
   const int wake_;  // an eventfd
   int listener_ = -1;
@@ -212,11 +258,15 @@ class fault_proxy::loop {
   std::thread thread_;
 };
 
-fault_proxy::fault_proxy(std::uint16_t target_port) : loop_(std::make_unique<loop>(target_port)) {}
+fault_proxy::fault_proxy(std::uint16_t target_port)
+    : fault_proxy(target_port, std::filesystem::path{}) {}
+
+fault_proxy::fault_proxy(std::uint16_t target_port, const std::filesystem::path& socket)
+    : loop_(std::make_unique<loop>(target_port, socket)) {}
 
 fault_proxy::~fault_proxy() = default;
 
-std::uint16_t fault_proxy::port() const noexcept { return loop_->port(); }
+std::uint16_t fault_proxy::port() const { return loop_->port(); }
 
 void fault_proxy::set(flow direction, const fault& what) {
   loop_->perform([&] { loop_->set_all(direction, what); });

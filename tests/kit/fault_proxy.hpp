@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -81,12 +82,16 @@ struct proxy_counts {
 class fault_proxy {
  public:
   explicit fault_proxy(std::uint16_t target_port);
+  /// Listens on a unix socket of that path instead of a port of its own. Whoever looks for it below
+  /// its own working folder may find another proxy there than its neighbour does.
+  fault_proxy(std::uint16_t target_port, const std::filesystem::path& socket);
   fault_proxy(const fault_proxy&) = delete;
   fault_proxy& operator=(const fault_proxy&) = delete;
   /// Resets what is open.
   ~fault_proxy();
 
-  [[nodiscard]] std::uint16_t port() const noexcept;
+  /// REQUIRES: it does not listen on a unix socket.
+  [[nodiscard]] std::uint16_t port() const;
 
   /// For all connections, those that are open and those to come; replaces what was set before, also
   /// for single ones. `times` counts over all connections.

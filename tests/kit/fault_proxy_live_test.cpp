@@ -2,12 +2,14 @@
 
 #include "tests/kit/free_port.hpp"
 #include "tests/kit/redis_server.hpp"
+#include "tests/kit/temporary_folder.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <netinet/in.h>
 #include <poll.h>
 #include <string>
@@ -91,6 +93,20 @@ TEST_F(FaultProxy, PassesAndCounts) {
   EXPECT_EQ(counts.connections[0].passed_to_server, request);
   EXPECT_EQ(counts.connections[0].passed_to_client, std::string{"+PONG\r\n"}.size());
   EXPECT_EQ(counts.total.passed_to_server, 2 * request);
+}
+
+TEST_F(FaultProxy, ListensOnAUnixSocket) {
+  const temporary_folder folder{"proxy"};
+  fault_proxy there{server_->port(), folder.path() / "socket"};
+  redis_probe probe{
+      {.port = 0, .unix_path = (folder.path() / "socket").string(), .user = {}, .password = {}}};
+
+  EXPECT_EQ(probe.command({"PING"}).text, "PONG");
+  there.refuse_connections();
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "socket"));
+  there.accept_connections();
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "socket"));
+  EXPECT_THROW((void)there.port(), kit_error);
 }
 
 TEST_F(FaultProxy, PassesManyBytes) {

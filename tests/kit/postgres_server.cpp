@@ -103,8 +103,32 @@ std::string postgres_server::address_at(std::uint16_t port) {
 }
 
 postgres_server::postgres_server(postgres_options options)
-    : options_(std::move(options)), folder_("pg", in_memory()) {
+    : options_(std::move(options)),
+      folder_("pg", options_.on_disk ? std::filesystem::temp_directory_path() : in_memory()) {
   give_away(folder_.path());
+  if (options_.replica_of != 0) {
+    copy_data();
+  } else {
+    make_data();
+  }
+  start();
+}
+
+void postgres_server::copy_data() {
+  child_process copied{
+      {.program = program("pg_basebackup"),
+       .called_as = {},
+       .arguments = {"--pgdata=" + (folder_.path() / "data").string(), "--host=127.0.0.1",
+                     "--port=" + std::to_string(options_.replica_of), "--username=postgres",
+                     "--checkpoint=fast", "--no-sync", "--write-recovery-conf"},
+       .environment = {"LC_ALL=C", "TZ=UTC"},
+       .folder = folder_.path(),
+       .log = folder_.path() / "copy.log",
+       .run_as = not_root()}};
+  if (copied.wait_for_end() != 0) throw kit_error("pg_basebackup failed\n" + copied.log_tail());
+}
+
+void postgres_server::make_data() {
   const auto data = folder_.path() / "data";
   child_process made{
       {.program = program("initdb"),
@@ -134,7 +158,6 @@ postgres_server::postgres_server(postgres_options options)
       give_away(folder_.path() / to);
     }
   }
-  start();
 }
 
 postgres_server::~postgres_server() {

@@ -26,7 +26,11 @@ struct postgres_options {
   std::vector<std::string> hba = {};       // lines of pg_hba.conf, before "trust for all"
   std::optional<postgres_tls> tls = {};
   std::string encoding = "UTF8";         // of the databases
+  bool on_disk = false;                  // else in memory, where fsync costs nothing
   const shifted_clock* clock = nullptr;  // the server's wall clock; must outlive the server
+  /// The port of the server of which it is a replica, until it is promoted (SELECT pg_promote()), or
+  /// of a proxy before that; `encoding`, `hba` and `tls` are that one's then.
+  std::uint16_t replica_of = 0;
 };
 
 /// What a statement gave: rows of texts.
@@ -58,8 +62,7 @@ class postgres_probe {
 };
 
 /// A PostgreSQL server of this machine, with a folder and a port of its own, on 127.0.0.1 and on a
-/// unix socket in its folder. It refuses to run as root and then runs as nobody. Its folder is in
-/// memory, where fsync costs nothing. Started by the constructor; ended, and its folder removed, by
+/// unix socket in its folder. It refuses to run as root and then runs as nobody. Started by the constructor; ended, and its folder removed, by
 /// the destructor. Port and folder stay the same over kill and start.
 /// Thread safety: none, but for port(), address() and folder().
 class postgres_server {
@@ -94,6 +97,8 @@ class postgres_server {
 
  private:
   [[nodiscard]] std::vector<pid_t> processes() const;
+  void make_data();
+  void copy_data();
   void wait_until_ready();
 
   const postgres_options options_;

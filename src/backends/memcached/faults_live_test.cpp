@@ -1,6 +1,5 @@
 #include "backends/memcached/test_live_server.hpp"
 #include "base/log.hpp"
-#include "tests/contract/kit/holder_process.hpp"
 
 #include <list>
 #include <vector>
@@ -166,18 +165,6 @@ TEST(Clock, NeverEndsAnItemBeforeTheLease) {
   }
   EXPECT_TRUE(becomes_lost(held.back()));
   EXPECT_TRUE(nothing_is_left(server));
-}
-
-TEST(KilledHolder, DelaysOthersByItsLeaseAndTwoSecondsAtMost) {
-  const memcached_server server;
-  mutex wanted{open(server.port()), "door", lasting()};
-  contract::holder_process holder{address_at(server.port()), "door", {"--lease-ms", "2000"}};
-  ASSERT_TRUE(holder.ask("acquire").starts_with("acquired"));
-  const auto began = lease_clock::now();
-  holder.kill();
-
-  EXPECT_TRUE(wanted.try_acquire_for(patience));
-  EXPECT_LT(lease_clock::now() - began, 2s + 2s + 250ms + contract::slack);
 }
 
 TEST(Connections, OneTooManyIsUnavailableAndNotRefused) {

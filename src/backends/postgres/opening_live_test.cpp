@@ -181,6 +181,36 @@ TEST_F(Opening, AReadOnlyServerIsUnavailable) {
   EXPECT_TRUE(refused.says("25006")) << refused.words;
 }
 
+TEST_F(Opening, NamesAndWordsOfAllSortsAreBytesToTheServer) {
+  const auto store = open(server_->address());
+  server_->rows("CREATE TABLE public.kept (n integer)");
+  for (const std::string& good :
+       {std::string("quote'\"`$;"), std::string("'); DROP TABLE public.kept; --"),
+        std::string("$1"), std::string("back\\slash\\x00"), std::string("{array,\"item\"}"),
+        std::string("\xf0\x9f\x9a\xaa"), std::string(255, 'x')}) {
+    mutex lock{store, good, lasting()};
+    auto held = lock.try_acquire();
+    ASSERT_TRUE(held) << good;
+    EXPECT_FALSE(lock.try_acquire());
+    EXPECT_EQ(store.who(good).value().name, good);
+    EXPECT_EQ(held->release(), release_result::released);
+  }
+  for (const std::string& bad :
+       {std::string(), std::string("nul\0byte", 8), std::string("line\nbreak"), std::string("\xff"),
+        std::string("cut \xc3"), std::string(256, 'x'), std::string(1 << 20, 'x')}) {
+    EXPECT_EQ(error_of([&] { mutex{store, bad}; }).code, errc::bad_name);
+  }
+  // What a leader says may be anything.
+  using namespace std::string_literals;
+  const std::string words = "nul\0, ', \n, \xff\xfe, "s + std::string(1000, '\x80');
+  election chair{store, "chair", lasting()};
+  auto leading = chair.try_campaign(words);
+  ASSERT_TRUE(leading);
+  EXPECT_EQ(chair.leader().value().value, words);
+  leading->release();
+  EXPECT_EQ(server_->value("SELECT count(*) FROM public.kept"), "0");
+}
+
 TEST_F(Opening, AStricterIsolationOfTheRoleDoesNoHarm) {
   server_->rows("CREATE ROLE strict LOGIN SUPERUSER");
   server_->rows("ALTER ROLE strict SET default_transaction_isolation = 'serializable'");

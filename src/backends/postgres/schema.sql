@@ -5,6 +5,9 @@
 -- the one who waited sees all that the one before it did. Renewals take only the lock of their own row; whoever removes
 -- rows removes them by their expiry and looks afterwards at what is left.
 --
+-- What is called for its effect is assigned (nothing := ...), where that may happen often: an expression costs plpgsql a tenth of what
+-- a statement (PERFORM) does. draw and settle, which only the others call, inherit their search_path.
+--
 -- Numbers: kind 1 mutex, 2 shared_mutex, 3 semaphore, 4 election; mode 0 exclusive, 1 shared; state 0 claimed,
 -- 1 provisional (handed over, good for the claim window), 2 a tombstone.
 DO $do$
@@ -107,10 +110,11 @@ COMMENT ON FUNCTION {schema}.name_key IS 'Sallyport: the advisory lock of a name
 -- The first of p_count new tokens. REQUIRES: the name, or its holder's row, is locked by this transaction.
 -- p_durable: this transaction is committed to disk before it is answered. If not, tokens stay below a number that was.
 CREATE OR REPLACE FUNCTION {schema}.draw(p_durable boolean) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER AS $$
 DECLARE
   on_record bigint;
   drawn bigint;
+  nothing text;
 BEGIN
   SELECT s.reserved INTO on_record FROM {schema}.state s, {schema}.alive;
   IF NOT FOUND THEN
@@ -137,7 +141,7 @@ BEGIN
       RETURN drawn - 1023;
     END IF;
   END IF;
-  PERFORM set_config('synchronous_commit', 'off', true);
+  nothing := set_config('synchronous_commit', 'off', true);
   RETURN drawn - 1023;
 END $$;
 COMMENT ON FUNCTION {schema}.draw IS 'Sallyport: draws tokens';
@@ -152,43 +156,61 @@ COMMENT ON FUNCTION {schema}.change_channel IS 'Sallyport: the channel of a name
 -- REQUIRES: the name is locked.
 CREATE OR REPLACE FUNCTION {schema}.settle(p_name bytea, p_now timestamptz, p_asker bytea, p_durable boolean)
 RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER AS $$
 DECLARE
   head {schema}.queue%ROWTYPE;
   holders bigint;
   barring bigint;
+  soonest timestamptz;
   first_ bigint;
   served integer := 0;
+  served_kind smallint;
   lapsed_kind smallint;
+  nothing text;
 BEGIN
-  -- A row that is being renewed is waited for, and stays.
-  WITH gone AS (DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.expires <= p_now RETURNING l.kind)
-    SELECT max(gone.kind) INTO lapsed_kind FROM gone;
-  LOOP
-    SELECT * INTO head FROM {schema}.queue q WHERE q.name = p_name ORDER BY q.place LIMIT 1;
-    EXIT WHEN NOT FOUND;
-    IF head.lapses <= p_now THEN
-      DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.place = head.place;
-      CONTINUE;
-    END IF;
+  SELECT count(*), count(*) FILTER (WHERE l.mode = 0 OR l.state = 2), min(l.expires) INTO holders, barring, soonest
+    FROM {schema}.lock l WHERE l.name = p_name;
+  IF soonest <= p_now THEN
+    -- A row that is being renewed is waited for, and stays.
+    WITH gone AS (DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.expires <= p_now RETURNING l.kind)
+      SELECT max(gone.kind) INTO lapsed_kind FROM gone;
     SELECT count(*), count(*) FILTER (WHERE l.mode = 0 OR l.state = 2) INTO holders, barring
       FROM {schema}.lock l WHERE l.name = p_name;
-    EXIT WHEN NOT CASE
-      WHEN head.kind = 3 THEN holders < head.permits
-      WHEN head.kind = 2 AND head.mode = 1 THEN barring = 0
-      ELSE holders = 0 END;
-    DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.place = head.place;
+  END IF;
+  LOOP
+    IF holders = 0 THEN
+      -- Whoever is first enters, or has lapsed: it leaves the queue in either case.
+      DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.place =
+        (SELECT f.place FROM {schema}.queue f WHERE f.name = p_name ORDER BY f.place LIMIT 1) RETURNING q.* INTO head;
+      EXIT WHEN NOT FOUND;
+      CONTINUE WHEN head.lapses <= p_now;
+    ELSE
+      SELECT * INTO head FROM {schema}.queue q WHERE q.name = p_name ORDER BY q.place LIMIT 1;
+      EXIT WHEN NOT FOUND;
+      IF head.lapses > p_now THEN
+        EXIT WHEN NOT CASE
+          WHEN head.kind = 3 THEN holders < head.permits
+          WHEN head.kind = 2 AND head.mode = 1 THEN barring = 0
+          ELSE false END;
+      END IF;
+      DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.place = head.place;
+      CONTINUE WHEN head.lapses <= p_now;
+    END IF;
     first_ := {schema}.draw(p_durable);
     INSERT INTO {schema}.lock VALUES (p_name, head.holder, head.kind, head.mode, 1, head.permits, first_,
       first_ + head.tokens - 1, p_now + head.window_ms * interval '1 millisecond', p_now, head.local_waiters, head.client,
       head.pid, head.host, head.label, head.value);
     served := served + 1;
+    served_kind := head.kind;
+    holders := holders + 1;
+    IF head.mode = 0 THEN barring := barring + 1; END IF;
     IF head.holder <> p_asker THEN
-      PERFORM pg_notify('sallyport_' || to_hex(head.client), format('g %s %s %s %s %s', encode(head.holder, 'hex'), first_,
-        first_ + head.tokens - 1, head.window_ms, head.permits));
+      nothing := pg_notify('sallyport_' || to_hex(head.client), format('g %s %s %s %s %s', encode(head.holder, 'hex'), first_,
+        first_ + head.tokens - 1, head.window_ms, head.permits))::text;
     END IF;
+    EXIT WHEN head.mode = 0 AND head.kind <> 3;  -- nobody enters beside it
   END LOOP;
-  IF lapsed_kind = 4 OR (served > 0 AND head.kind = 4) THEN PERFORM pg_notify({schema}.change_channel(p_name), ''); END IF;
+  IF lapsed_kind = 4 OR served_kind = 4 THEN PERFORM pg_notify({schema}.change_channel(p_name), ''); END IF;
   RETURN served;
 END $$;
 COMMENT ON FUNCTION {schema}.settle IS 'Sallyport: serves a queue';
@@ -206,25 +228,41 @@ DECLARE
   used_as smallint;
   permits_ integer := p_permits;
   place_ bigint;
+  lapses_ timestamptz;
   holders bigint := 0;
   barring bigint := 0;
+  own bigint;
   soonest timestamptz;
   latest timestamptz;
   latest_barring timestamptz;
   first_ bigint;
   ask_ms bigint := p_ticket_ms / 3;
   served integer := 0;
+  settled boolean := false;
+  unused boolean := true;  -- nobody holds it, and nobody waits
+  nothing text;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
   END IF;
-  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616));
+  nothing := pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616))::text;
   now_ := clock_timestamp();
   IF EXISTS (SELECT FROM {schema}.lock l WHERE l.name = p_name)
     OR EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name) THEN
-    served := {schema}.settle(p_name, now_, p_holder, p_durable);
-    SELECT * INTO mine FROM {schema}.lock l WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2;
-    IF FOUND THEN
+    unused := false;
+    LOOP
+      SELECT count(*), count(*) FILTER (WHERE l.mode = 0 OR l.state = 2), min(l.expires), max(l.expires),
+        max(l.expires) FILTER (WHERE l.mode = 0 OR l.state = 2), min(l.kind), min(l.permits),
+        count(*) FILTER (WHERE l.holder = p_holder AND l.state <> 2)
+        INTO holders, barring, soonest, latest, latest_barring, used_as, permits_, own
+        FROM {schema}.lock l WHERE l.name = p_name;
+      -- Where somebody alive bars all others, the queue stays as it is.
+      EXIT WHEN settled OR (barring > 0 AND used_as <> 3 AND soonest > now_);
+      served := {schema}.settle(p_name, now_, p_holder, p_durable);
+      settled := true;
+    END LOOP;
+    IF own > 0 THEN
+      SELECT * INTO mine FROM {schema}.lock l WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2;
       IF mine.kind <> p_kind THEN RETURN ARRAY[4, mine.kind]; END IF;
       IF mine.since = now_ AND mine.state = 1 THEN
         -- Let in by its own question: nothing has to be claimed.
@@ -238,29 +276,32 @@ BEGIN
       RETURN ARRAY[1, mine.first_token, mine.last_token, floor(extract(epoch FROM mine.expires - clock_timestamp()) * 1000)::bigint,
         mine.state, mine.permits];
     END IF;
-    SELECT l.kind, l.permits INTO used_as, permits_ FROM {schema}.lock l WHERE l.name = p_name LIMIT 1;
-    IF NOT FOUND THEN permits_ := p_permits; END IF;
+    IF holders = 0 THEN permits_ := p_permits; END IF;
     IF used_as <> p_kind THEN RETURN ARRAY[4, used_as]; END IF;
-    SELECT count(*), count(*) FILTER (WHERE l.mode = 0 OR l.state = 2), min(l.expires), max(l.expires),
-      max(l.expires) FILTER (WHERE l.mode = 0 OR l.state = 2)
-      INTO holders, barring, soonest, latest, latest_barring FROM {schema}.lock l WHERE l.name = p_name;
-    DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.holder = p_holder AND q.lapses <= now_;
-    UPDATE {schema}.queue q SET lapses = now_ + p_ticket_ms * interval '1 millisecond', window_ms = p_window_ms,
-      tokens = least(p_tokens, 1024), local_waiters = p_local_waiters
-      WHERE q.name = p_name AND q.holder = p_holder RETURNING q.place INTO place_;
+    SELECT q.place, q.lapses INTO place_, lapses_ FROM {schema}.queue q WHERE q.name = p_name AND q.holder = p_holder;
+    IF lapses_ <= now_ THEN
+      DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.holder = p_holder;
+      place_ := NULL;
+    ELSIF place_ IS NOT NULL THEN
+      UPDATE {schema}.queue q SET lapses = now_ + p_ticket_ms * interval '1 millisecond', window_ms = p_window_ms,
+        tokens = least(p_tokens, 1024), local_waiters = p_local_waiters WHERE q.name = p_name AND q.place = place_;
+    END IF;
   END IF;
 
   IF place_ IS NULL THEN
-    IF NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name) AND (CASE
+    IF (CASE
       WHEN p_kind = 3 THEN holders < permits_
       WHEN p_kind = 2 AND p_mode = 1 THEN barring = 0
       ELSE holders = 0 END) THEN
-      first_ := {schema}.draw(p_durable);
-      INSERT INTO {schema}.lock VALUES (p_name, p_holder, p_kind, p_mode, 0, permits_, first_,
-        first_ + least(p_tokens, 1024) - 1, now_ + p_lease_ms * interval '1 millisecond', now_, p_local_waiters, p_client,
-        p_pid, p_host, p_label, p_value);
-      IF p_kind = 4 THEN PERFORM pg_notify({schema}.change_channel(p_name), ''); END IF;
-      RETURN ARRAY[1, first_, first_ + least(p_tokens, 1024) - 1, p_lease_ms, 0, permits_];
+      IF NOT unused THEN unused := NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name); END IF;
+      IF unused THEN
+        first_ := {schema}.draw(p_durable);
+        INSERT INTO {schema}.lock VALUES (p_name, p_holder, p_kind, p_mode, 0, permits_, first_,
+          first_ + least(p_tokens, 1024) - 1, now_ + p_lease_ms * interval '1 millisecond', now_, p_local_waiters, p_client,
+          p_pid, p_host, p_label, p_value);
+        IF p_kind = 4 THEN PERFORM pg_notify({schema}.change_channel(p_name), ''); END IF;
+        RETURN ARRAY[1, first_, first_ + least(p_tokens, 1024) - 1, p_lease_ms, 0, permits_];
+      END IF;
     END IF;
     IF NOT p_may_wait THEN RETURN ARRAY[3]; END IF;
     place_ := nextval('{schema_in_text}.place');
@@ -269,8 +310,8 @@ BEGIN
       p_label, p_value);
   END IF;
   -- A place in the queue that a crash takes away is taken again by the next question.
-  IF served = 0 THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
-  IF NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name AND q.place < place_) THEN
+  IF served = 0 THEN nothing := set_config('synchronous_commit', 'off', true); END IF;
+  IF NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name AND q.place < place_ AND q.lapses > now_) THEN
     IF p_kind = 3 THEN latest := soonest;
     ELSIF p_kind = 2 AND p_mode = 1 THEN latest := latest_barring;
     END IF;
@@ -339,11 +380,12 @@ DECLARE
   kind_ smallint;
   left_ bigint := 0;
   served integer := 0;
+  nothing text;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
   END IF;
-  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616));
+  nothing := pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616))::text;
   now_ := clock_timestamp();
   DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2
     RETURNING l.expires, l.kind INTO until, kind_;
@@ -358,7 +400,7 @@ BEGIN
     served := {schema}.settle(p_name, now_, p_holder, p_durable);
   END IF;
   -- A release that a crash undoes is a lock that ends with its lease.
-  IF served = 0 THEN PERFORM set_config('synchronous_commit', 'off', true); END IF;
+  IF served = 0 THEN nothing := set_config('synchronous_commit', 'off', true); END IF;
   RETURN ARRAY[left_];
 END $$;
 COMMENT ON FUNCTION {schema}.leave IS 'Sallyport: releases, with hand-over';
@@ -371,11 +413,12 @@ DECLARE
   now_ timestamptz;
   first_ bigint;
   last_ bigint;
+  nothing text;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
   END IF;
-  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616));
+  nothing := pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616))::text;
   IF current_setting('synchronous_commit') = 'off' AND p_durable THEN
     PERFORM set_config('synchronous_commit', 'local', true);
   END IF;
@@ -412,11 +455,12 @@ DECLARE
   broken {schema}.lock%ROWTYPE;
   found_ bigint;
   alive_ bigint;
+  nothing text;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
   END IF;
-  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616));
+  nothing := pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616))::text;
   IF current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'local', true); END IF;
   now_ := clock_timestamp();
   PERFORM {schema}.settle(p_name, now_, ''::bytea, p_durable);
