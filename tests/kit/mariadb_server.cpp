@@ -130,7 +130,6 @@ std::vector<std::string> mariadb_server::settings() const {
   std::vector<std::string> all{
       "--no-defaults",
       "--datadir=" + (folder_.path() / "data").string(),
-      "--tmpdir=" + (folder_.path() / "data").string(),  // not that of who runs the tests
       "--lc-messages-dir=" + share,
       "--character-sets-dir=" + share + "/charsets",
       "--innodb-log-file-size=4M",
