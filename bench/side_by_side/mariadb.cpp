@@ -29,17 +29,17 @@ constexpr double raw_bar = 1.25;
 constexpr double handoff_bar_us = 5000;
 
 /// libmariadb as simple as it can be used.
-class raw_connection {
+class libmariadb_loop {
  public:
-  explicit raw_connection(std::uint16_t port) : connection_(mysql_init(nullptr)) {
+  explicit libmariadb_loop(std::uint16_t port) : connection_(mysql_init(nullptr)) {
     if (mysql_real_connect(connection_, "127.0.0.1", "root", "", "test", port, nullptr,
                            CLIENT_MULTI_RESULTS) == nullptr) {
       throw std::runtime_error(mysql_error(connection_));
     }
   }
-  raw_connection(const raw_connection&) = delete;
-  raw_connection& operator=(const raw_connection&) = delete;
-  ~raw_connection() { mysql_close(connection_); }
+  libmariadb_loop(const libmariadb_loop&) = delete;
+  libmariadb_loop& operator=(const libmariadb_loop&) = delete;
+  ~libmariadb_loop() { mysql_close(connection_); }
 
   void say(const std::string& text) {
     int more = mysql_real_query(connection_, text.data(), text.size());
@@ -55,7 +55,7 @@ class raw_connection {
 };
 
 /// Started when first asked for.
-class server {
+class mariadb_bench_server {
  public:
   const kit::mariadb_server& get() {
     if (!running_) {
@@ -69,8 +69,8 @@ class server {
   std::unique_ptr<kit::mariadb_server> running_;
 };
 
-program alone(std::string id, std::string title, std::string limit, bar wanted,
-              std::function<double(seconds)> microseconds) {
+program mariadb_alone(std::string id, std::string title, std::string limit, bar wanted,
+                      std::function<double(seconds)> microseconds) {
   return {.id = "mariadb-1/" + std::move(id),
           .group = "mariadb: one process, nobody else wants the lock",
           .title = std::move(title),
@@ -81,7 +81,7 @@ program alone(std::string id, std::string title, std::string limit, bar wanted,
           }};
 }
 
-std::int64_t now_ns() {
+std::int64_t monotonic_ns() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds{1};
 }
 
@@ -93,26 +93,28 @@ turn_figures take_turns(int seats, seconds time, const std::function<contender()
   std::vector<std::vector<turn>> all(static_cast<std::size_t>(seats));
   std::atomic<bool> over{false};
   std::atomic<int> ready{0};
+  std::vector<contender> contenders;
+  for (int seat = 0; seat < seats; ++seat) contenders.push_back(make());
   std::vector<std::jthread> threads;
   for (int seat = 0; seat < seats; ++seat) {
     threads.emplace_back([&, seat] {
-      const contender mine = make();
+      const contender& mine = contenders[static_cast<std::size_t>(seat)];
       ++ready;
       while (ready.load() < seats) std::this_thread::yield();
       while (!over.load(std::memory_order_relaxed)) {
-        turn one{.seat = seat, .wanted_at = now_ns()};
+        turn one{.seat = seat, .wanted_at = monotonic_ns()};
         mine([&] {
-          one.entered_at = now_ns();
-          one.released_at = now_ns();
+          one.entered_at = monotonic_ns();
+          one.released_at = monotonic_ns();
         });
         all[static_cast<std::size_t>(seat)].push_back(one);
       }
     });
   }
   while (ready.load() < seats) std::this_thread::yield();
-  const std::int64_t begin = now_ns();
+  const std::int64_t begin = monotonic_ns();
   std::this_thread::sleep_for(std::max<std::chrono::duration<double>>(time, seconds{1}));
-  const turn_window counted{begin, now_ns()};
+  const turn_window counted{begin, monotonic_ns()};
   over = true;
   threads.clear();
   std::vector<turn> turns;
@@ -120,8 +122,8 @@ turn_figures take_turns(int seats, seconds time, const std::function<contender()
   return figures_of(std::move(turns), counted, seats);
 }
 
-program contended(int seats, std::string id, std::string title, bar handoff,
-                  std::function<contender()> make) {
+program mariadb_contended(int seats, std::string id, std::string title, bar handoff,
+                          std::function<contender()> make) {
   const std::string many = std::to_string(seats);
   return {.id = "mariadb-" + many + "/" + std::move(id),
           .group = "mariadb: " + many + " contenders, each with a connection of its own",
@@ -138,7 +140,7 @@ program contended(int seats, std::string id, std::string title, bar handoff,
           }};
 }
 
-contender with_mutex(server& where) {
+contender with_mutex(mariadb_bench_server& where) {
   auto lock = std::make_shared<mutex>(client::open(where.get().address()), "turns",
                                       lock_options{.local_turns = 1});
   return [lock](const std::function<void()>& inside) {
@@ -148,8 +150,8 @@ contender with_mutex(server& where) {
   };
 }
 
-contender with_get_lock(server& where) {
-  auto raw = std::make_shared<raw_connection>(where.get().port());
+contender with_get_lock(mariadb_bench_server& where) {
+  auto raw = std::make_shared<libmariadb_loop>(where.get().port());
   return [raw](const std::function<void()>& inside) {
     raw->say("SELECT GET_LOCK('turns', 60)");
     inside();
@@ -160,35 +162,38 @@ contender with_get_lock(server& where) {
 }  // namespace
 
 std::vector<program> mariadb_programs() {
-  const auto where = std::make_shared<server>();
+  const auto where = std::make_shared<mariadb_bench_server>();
   std::vector<program> all{
-      alone("raw", "libmariadb: the same two calls", "", {},
-            [where](seconds time) {
-              raw_connection raw(where->get().port());
-              return nanoseconds_per_call(
-                         time,
-                         [&] {
-                           raw.say(
-                               "CALL `sallyport_acquire`(X'726177',"
-                               "X'30313233343536373839616263646566',1,0,30000,3000,4000,1,0,1,1,0,"
-                               "7,X'686F7374',X'6C6162656C',X'')");
-                           raw.say(
-                               "CALL `sallyport_leave`(X'726177',"
-                               "X'30313233343536373839616263646566',0)");
-                         }) /
-                     1e3;
-            }),
-      alone("mutex", "sallyport::mutex acquire(), release()", "mariadb-1/raw", times_limit(raw_bar),
-            [where](seconds time) {
-              mutex lock{client::open(where->get().address()), "ours", {.local_turns = 1}};
-              return nanoseconds_per_call(time, [&] { lock.acquire().release(); }) / 1e3;
-            }),
+      mariadb_alone(
+          "raw", "libmariadb: the same two calls", "", {},
+          [where](seconds time) {
+            libmariadb_loop raw(where->get().port());
+            return nanoseconds_per_call(
+                       time,
+                       [&] {
+                         raw.say(
+                             "CALL `sallyport_acquire`(X'726177',"
+                             "X'30313233343536373839616263646566',1,0,30000,3000,4000,1,0,1,1,0,"
+                             "7,X'686F7374',X'6C6162656C',X'')");
+                         raw.say(
+                             "CALL `sallyport_leave`(X'726177',"
+                             "X'30313233343536373839616263646566',0)");
+                       }) /
+                   1e3;
+          }),
+      mariadb_alone("mutex", "sallyport::mutex acquire(), release()", "mariadb-1/raw",
+                    times_limit(raw_bar),
+                    [where](seconds time) {
+                      mutex lock{client::open(where->get().address()), "ours", {.local_turns = 1}};
+                      return nanoseconds_per_call(time, [&] { lock.acquire().release(); }) / 1e3;
+                    }),
   };
   for (const int seats : {8, 32}) {
-    all.push_back(contended(seats, "get_lock", "GET_LOCK, which has neither lease nor token", {},
-                            [where] { return with_get_lock(*where); }));
-    all.push_back(contended(seats, "mutex", "sallyport::mutex", at_most(handoff_bar_us),
-                            [where] { return with_mutex(*where); }));
+    all.push_back(mariadb_contended(seats, "get_lock",
+                                    "GET_LOCK, which has neither lease nor token", {},
+                                    [where] { return with_get_lock(*where); }));
+    all.push_back(mariadb_contended(seats, "mutex", "sallyport::mutex", at_most(handoff_bar_us),
+                                    [where] { return with_mutex(*where); }));
   }
   return all;
 }
