@@ -260,7 +260,7 @@ tests() {
 }
 
 unit_stage() {
-  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|zookeeper|memcached|postgres|interop|models)$'
+  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|zookeeper|memcached|postgres|mariadb|interop|models)$'
 }
 
 layering_stage() {
@@ -287,9 +287,9 @@ coordination_stage() {
   tests release -L '^(etcd|zookeeper|memcached)$' -j4
 }
 
-# Faults, crashes and poolers, on real PostgreSQL servers.
+# Faults, crashes and poolers, on real PostgreSQL and MariaDB servers.
 database_stage() {
-  tests release -L '^postgres$' -j4
+  tests release -L '^(postgres|mariadb)$' -j4
 }
 
 # What takes too long for every day: the whole contract suite in every set-up, models in large bounds.
@@ -314,7 +314,7 @@ package_stage() {
 
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|zookeeper|memcached|postgres|interop|crash|long|cli|install|sim|sim-smoke|models)$'
+  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|zookeeper|memcached|postgres|mariadb|interop|crash|long|cli|install|sim|sim-smoke|models)$'
 }
 
 # simulate SEEDS
@@ -348,13 +348,13 @@ with_fixed_addresses() {
 asan_stage() {
   await_build asan
   export -f tests
-  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_(redlock_1|etcd_[123]|memcached_[123]|postgres_1|zookeeper_1)\$'"
+  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_(redlock_1|etcd_[123]|mariadb_1|memcached_[123]|postgres_1|zookeeper_1)\$'"
 }
 
 tsan_stage() {
   await_build tsan
   export -f tests
-  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd(_[123])?|memcached_[123]|postgres_1|zookeeper(_1)?)\$'"
+  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd(_[123])?|mariadb_1|memcached_[123]|postgres_1|zookeeper(_1)?)\$'"
 }
 
 our_sources() {

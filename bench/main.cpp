@@ -27,7 +27,7 @@ std::vector<program> all_programs() {
   for (auto&& some :
        {handoff_programs(), many_leases_programs(), uncontended_programs(), asking_programs(),
         local_store_programs(), command_programs(), redis_alone_programs(),
-        redis_contended_programs(), redis_peers_programs(), redlock_programs(),
+        redis_contended_programs(), redis_peers_programs(), redlock_programs(), mariadb_programs(),
         memcached_programs(), postgres_programs(), zookeeper_programs()}) {
     all.insert(all.end(), some.begin(), some.end());
   }

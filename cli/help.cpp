@@ -227,12 +227,13 @@ constexpr std::string_view schema_page =
     R"(usage: sallyport schema [URI]
 
 Prints what the administrator of a database has to run, where those who take locks may not make
-tables: tables and functions in the schema that URI names (?schema=, sallyport), and the rights of
-the user that URI names. The database is not asked, and nothing is changed. Elsewhere it is all made
-on first use.
+tables: tables and functions (PostgreSQL: in the schema of ?schema=, sallyport; MariaDB: with the
+names of ?prefix=, sallyport_), and the rights of the user that URI names. The database is not asked,
+and nothing is changed. Elsewhere it is all made on first use.
 
 examples:
   sallyport schema postgres://app@db1/shop | psql -h db1 -U postgres -v ON_ERROR_STOP=1 shop
+  sallyport schema mariadb://app@db1/shop | mariadb -h db1 -u root shop
 
 exit codes: 0 done; 64 wrong usage, or a store that needs no tables
 )";

@@ -31,6 +31,9 @@ namespace sallyport::bench {
 
 /// memcached beside a raw socket: add, delete.
 [[nodiscard]] std::vector<program> memcached_programs();
+/// MariaDB beside libmariadb itself and the server's GET_LOCK.
+[[nodiscard]] std::vector<program> mariadb_programs();
+
 /// PostgreSQL beside libpq itself.
 [[nodiscard]] std::vector<program> postgres_programs();
 

@@ -41,6 +41,12 @@ class Help(CliTest):
         self.assertIn('CREATE TABLE IF NOT EXISTS "our locks".lock', told.stdout)
         self.assertIn('TO "app";', told.stdout)
         self.assertNotIn("secret", told.stdout)
+        told = self.sallyport("schema", "mariadb://app:secret@127.0.0.1:1/shop?prefix=our_")
+        self.assertEqual((told.returncode, told.stderr), (0, ""))
+        self.assertTrue(told.stdout.startswith("USE `shop`;"))
+        self.assertIn("CREATE TABLE IF NOT EXISTS `our_lock`", told.stdout)
+        self.assertIn("TO 'app'@'%';", told.stdout)
+        self.assertNotIn("secret", told.stdout)
 
     def test_a_full_disk_is_told(self):
         with open("/dev/full", "w", encoding="utf-8") as full:

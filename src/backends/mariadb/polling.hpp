@@ -25,7 +25,7 @@ using backend_api::time_point;
 /// | at most | 500 ms |
 ///
 /// All of it times a random 0.5 to 1. A waiter that is at the head of a queue for a minute has asked
-/// about 400 times.
+/// about 400 times, most of them in the beginning.
 /// `draw`: from 0 to 1.
 [[nodiscard]] duration poll_after(std::uint64_t before, duration unmoved, double draw);
 

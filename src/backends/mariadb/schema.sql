@@ -130,8 +130,10 @@ attempt: BEGIN
       SELECT COUNT(*), MIN(expires), MAX(expires), MAX(IF(mode = 0 OR state = 2, expires, NULL))
         INTO holders, soonest, latest, latest_barring FROM `{p}lock` WHERE name = p_name;
       IF lapses_ > now_ + p_ticket_ms * 500 AND head_lapses > now_ AND holders > 0 AND soonest > now_ THEN
-        SELECT COUNT(*) INTO before_ FROM (SELECT 1 FROM `{p}queue` WHERE name = p_name AND place < place_ LIMIT 64) b;
-        IF before_ = 0 THEN
+        IF head_place < place_ THEN
+          SELECT COUNT(*) INTO before_ FROM (SELECT 1 FROM `{p}queue` WHERE name = p_name AND place < place_ LIMIT 64) b;
+        ELSE
+          SET before_ = 0;
           SET ask_ms = LEAST(ask_ms, (CASE WHEN p_kind = 3 THEN soonest WHEN p_kind = 2 AND p_mode = 1
             THEN COALESCE(latest_barring, latest) ELSE latest END - now_) DIV 1000 + 1);
         END IF;

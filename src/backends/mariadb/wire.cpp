@@ -119,7 +119,8 @@ wire::wire(const address& where, std::string host, const std::string& label)
   }
   if (where_.tls.on) {
     mysql_ssl_set(made, or_null(where_.tls.key_file), or_null(where_.tls.cert_file),
-                  or_null(where_.tls.ca_file), nullptr, nullptr);
+                  // With an authority it checks who signed, whatever it is told.
+                  where_.tls.verify ? or_null(where_.tls.ca_file) : nullptr, nullptr, nullptr);
     mysql_optionsv(made, MYSQL_OPT_SSL_ENFORCE, &on);
     mysql_optionsv(made, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, where_.tls.verify ? &on : &off);
   }
@@ -188,6 +189,11 @@ base::result<wire::wants> wire::dial() {
                            ? std::ranges::find(lasting, code) != lasting.end()
                            : code != 0 && std::ranges::find(passing, code) == passing.end();
   if (refused) why.code = make_error_code(errc::store_refused);
+  if (code == 1044) {
+    why.detail +=
+        "; the user has no rights there yet: let somebody who may run what 'sallyport "
+        "schema ADDRESS' prints";
+  }
   return tl::unexpected(std::move(why));
 }
 

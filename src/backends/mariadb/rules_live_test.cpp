@@ -1,0 +1,159 @@
+#include "backends/mariadb/test_live_store.hpp"
+#include "base/random.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+// The procedures, called by many at random: what must hold is looked at by the server itself, inside of
+// each transaction that changes a lock.
+namespace sallyport::mariadb_live {
+namespace {
+
+/// Triggers that refuse what must not be, and write down every grant in the order in which the name's
+/// grants were made.
+void set_watchman(const mariadb_server& server) {
+  server.rows(
+      "CREATE TABLE history (n BIGINT AUTO_INCREMENT PRIMARY KEY, name VARBINARY(255), mode INT, "
+      "first_token BIGINT, last_token BIGINT)");
+  for (const std::string when : {"INSERT", "UPDATE"}) {
+    server.rows(
+        "CREATE TRIGGER watch_" + when + " AFTER " + when +
+        " ON sallyport_lock FOR EACH ROW BEGIN "
+        "DECLARE holders, writers INT; "
+        "SELECT COUNT(*), SUM(mode = 0 AND state <> 2) INTO holders, writers FROM sallyport_lock "
+        "WHERE name = NEW.name; "
+        "IF (NEW.kind IN (1, 4) AND holders > 1) OR (NEW.kind = 3 AND holders > NEW.permits) OR "
+        "(NEW.kind = 2 AND writers > 0 AND holders > 1) THEN "
+        "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'too many holders'; END IF; " +
+        (when == "INSERT" ? "INSERT INTO history (name, mode, first_token, last_token) VALUES "
+                            "(NEW.name, NEW.mode, NEW.first_token, NEW.last_token); "
+                          : "") +
+        "END");
+  }
+}
+
+std::string random_call(base::random& random) {
+  const std::string kind = std::to_string(1 + random.below(3));
+  const std::string name = "'n" + kind + "'";
+  const std::string holder = "UNHEX(MD5('" + std::to_string(random.below(9)) + "'))";
+  const std::string lease = std::to_string(5 + random.below(50));
+  const std::string coin = random.chance(0.5) ? "1" : "0";
+  switch (random.below(10)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3: {
+      const bool shared = kind == "2" && random.chance(0.6);
+      return "CALL sallyport_acquire(" + name + ", " + holder + ", " + kind + ", " +
+             (shared ? "1" : "0") + ", " + lease + ", 20, 50, " + coin + ", " +
+             (random.chance(0.5) ? "1" : "0") + ", 3, 4, 0, 7, '', '', '')";
+    }
+    case 4:
+    case 5:
+    case 6:
+      return "CALL sallyport_leave(" + name + ", " + holder + ", " + coin + ")";
+    case 7: {
+      const auto one = [&](const std::string& which) {
+        return "X'02', 'n" + which + "', " + holder + ", X'00000000001E0000000000000000'";
+      };
+      // Who wants tokens comes alone.
+      if (random.chance(0.5)) {
+        return "CALL sallyport_renew(CONCAT(X'02', " + name + ", " + holder +
+               ", X'00000000001E0000000400000000'))";
+      }
+      return "CALL sallyport_renew(CONCAT(" + one("1") + ", " + one("2") + ", " + one("3") + "))";
+    }
+    case 8:
+      return "CALL sallyport_downgrade('n2', " + holder + ", " + lease + ", 0)";
+    default:
+      return random.chance(0.5)
+                 ? "CALL sallyport_break_lock(" + name +
+                       ", COALESCE((SELECT first_token FROM sallyport_lock WHERE name = " + name +
+                       " LIMIT 1), 1), " + coin + ")"
+                 : std::string("CALL sallyport_sweep(1)");
+  }
+}
+
+TEST(Rules, HoldWhateverManyDoAtOnce) {
+  const mariadb_server server;
+  open(server.address());
+  set_watchman(server);
+  std::vector<std::unique_ptr<background<int>>> all;
+
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    all.push_back(std::make_unique<background<int>>([&server, seed] {
+      base::random random(seed);
+      mariadb_probe probe{{.port = server.port()}};
+      int refused = 0;
+      for (int i = 0; i < 400; ++i) {
+        try {
+          probe.rows(random_call(random));
+        } catch (const kit::kit_error& error) {
+          // Which the client repeats.
+          if (std::string_view(error.what()).find("Deadlock") == std::string_view::npos) throw;
+          ++refused;
+        }
+      }
+      return refused;
+    }));
+  }
+  for (auto& each : all) EXPECT_LE(each->get(), 20);
+
+  // Tokens grow from grant to grant of a name, and blocks do not meet.
+  EXPECT_GT(std::stoi(server.value("SELECT COUNT(*) FROM history")), 100);
+  EXPECT_EQ(
+      server.value("SELECT COUNT(*) FROM (SELECT first_token, LAG(last_token) OVER (PARTITION BY "
+                   "name ORDER BY n) AS before_it FROM history) h WHERE first_token <= before_it"),
+      "0");
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(Rules, DoNotDependOnTheSessionsIsolation) {
+  const mariadb_server server;
+  open(server.address());
+  mariadb_probe strict{{.port = server.port()}};
+  mariadb_probe other{{.port = server.port()}};
+  strict.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ");
+  const auto acquire = [](const std::string& holder) {
+    return "CALL sallyport_acquire('door', UNHEX(MD5('" + holder +
+           "')), 1, 0, 60000, 3000, 9000, 0, 0, 1, 1, 0, 7, '', '', '')";
+  };
+
+  // It waits for the name, and what it then reads is what the other one did meanwhile.
+  other.rows("START TRANSACTION");
+  other.rows("SELECT * FROM sallyport_stripe WHERE id = " + stripe_of("door") + " FOR UPDATE");
+  other.rows(
+      "INSERT INTO sallyport_lock VALUES ('door', 'x', 1, 0, 0, 1, 1, 1, 9000000000000000, 0, 0, "
+      "0, "
+      "'', '', '')");
+  strict.begin(acquire("late"));
+  ASSERT_TRUE(row_is_waited_for(server));
+  other.rows("COMMIT");
+
+  EXPECT_EQ(strict.result(), (kit::mariadb_rows{{"{3}"}})) << "held";
+}
+
+TEST(Rules, ReadTheClockAfterTheWaitForTheName) {
+  const mariadb_server server;
+  open(server.address());
+  mariadb_probe keeper{{.port = server.port()}};
+  mariadb_probe late{{.port = server.port()}};
+
+  keeper.rows("START TRANSACTION");
+  keeper.rows("SELECT * FROM sallyport_stripe WHERE id = " + stripe_of("door") + " FOR UPDATE");
+  late.begin(
+      "CALL sallyport_acquire('door', UNHEX(MD5('1')), 1, 0, 60000, 3000, 9000, 0, 0, 1, 1, 0, 7, "
+      "'', '', '')");
+  ASSERT_TRUE(row_is_waited_for(server));
+  const std::string before =
+      server.value("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))");
+  keeper.rows("COMMIT");
+  late.result();
+
+  EXPECT_EQ(server.value("SELECT since > " + before + " FROM sallyport_lock"), "1")
+      << "the clock was read before the name was had";
+}
+
+}  // namespace
+}  // namespace sallyport::mariadb_live
