@@ -132,8 +132,11 @@ std::vector<std::string> mariadb_server::settings() const {
       "--datadir=" + (folder_.path() / "data").string(),
       "--lc-messages-dir=" + share,
       "--character-sets-dir=" + share + "/charsets",
-      "--innodb-log-file-size=4M",
-      "--innodb-buffer-pool-size=16M",
+      // Enough of a log that nobody ever has to wait for a checkpoint, and no io_uring, which not every
+      // machine has.
+      "--innodb-log-file-size=32M",
+      "--innodb-buffer-pool-size=32M",
+      "--innodb-use-native-aio=0",
       "--innodb-temp-data-file-path=ibtmp1:4M:autoextend",
       "--tmpdir=" + folder_.path().string(),  // the test's own may be closed to nobody
       "--default-time-zone=+00:00",
