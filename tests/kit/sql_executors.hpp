@@ -180,6 +180,7 @@ class postgres_executor {
 struct mariadb_executor_options {
   std::uint16_t port = 0;
   std::string database = "test";
+  std::string user = "root";
   /// Count the rows that were matched, as sql::answer wants it. Off: what most clients do by default.
   bool found_rows = true;
 };
@@ -193,8 +194,9 @@ class mariadb_executor {
     constexpr unsigned patience_s = 10;
     mysql_options(connection_, MYSQL_OPT_CONNECT_TIMEOUT, &patience_s);
     mysql_options(connection_, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    if (mysql_real_connect(connection_, "127.0.0.1", "root", "", where.database.c_str(), where.port,
-                           nullptr, where.found_rows ? CLIENT_FOUND_ROWS : 0) != nullptr) {
+    if (mysql_real_connect(connection_, "127.0.0.1", where.user.c_str(), "", where.database.c_str(),
+                           where.port, nullptr,
+                           where.found_rows ? CLIENT_FOUND_ROWS : 0) != nullptr) {
       return;
     }
     const std::string why = mysql_error(connection_);
