@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from kit import CliTest, LocalTest, alive, guard_of, wait_until
+from kit import COMMAND, CliTest, LocalTest, Screen, alive, guard_of, wait_until
 
 LOCK = ("--lock", "orders")
 
@@ -137,6 +137,32 @@ class Run(Fence):
         self.assertEqual(told.returncode, 69)
         self.assertEqual((self.folder / "orders.gate").read_text(), "something else")
         self.assertFalse((self.folder / "ran").exists())
+
+
+class AtATerminal(Fence):
+    def screen(self, *command):
+        screen = Screen([COMMAND, "fence", "run", *LOCK, self.gate, "5", "--", *command], self.environment)
+        self.addCleanup(screen.close)
+        return screen
+
+    def test_keys_reach_the_command(self):
+        screen = self.screen("sh", "-c", "trap 'echo interrupted; exit 7' INT; echo ready; while :; do sleep 0.05; done")
+        screen.expect("ready")
+        screen.type("\x03")
+        screen.expect("interrupted")
+        self.assertEqual(screen.end(), 7)
+
+    def test_a_stopped_command_keeps_the_gate_shut_and_goes_on(self):
+        screen = self.screen("sh", "-c", "echo ready; read line; echo got $line")
+        screen.expect("ready")
+        screen.type("\x1a")
+        screen.expect("keeps the gate shut")
+        busy = self.sallyport("fence", "run", "-n", *LOCK, self.gate, "6", "--", "true")
+        self.assertEqual(busy.returncode, 69, busy.stderr)
+        screen.type("\x1a")
+        screen.type("word\n")
+        screen.expect("got word")
+        self.assertEqual(screen.end(), 0)
 
 
 class Check(Fence):

@@ -191,7 +191,7 @@ TEST_P(SqlTriggers, TakeNoPassThatIsNone) {
     database({.text = is(dialect::postgres) ? "SELECT set_config('sallyport.pass', $1, true)"
                                             : "SET @sallyport_pass = ?",
               .parameters = {words}});
-    const auto state = state_of([&] { database.run("UPDATE accounts SET balance = 1"); });
+    auto state = state_of([&] { database.run("UPDATE accounts SET balance = 1"); });
     database.run("ROLLBACK");
     return state;
   };

@@ -3,6 +3,7 @@
 #include "tests/kit/waiting.hpp"
 #include <sallyport/sql.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -24,12 +25,14 @@ namespace sallyport::kit {
 /// What a database refused. `state` is the SQLSTATE; of sqlite, the name of its code.
 class sql_error : public kit_error {
  public:
-  sql_error(std::string state, const std::string& why)
-      : kit_error(why + " (" + state + ")"), state_(std::move(state)) {}
-  [[nodiscard]] const std::string& state() const noexcept { return state_; }
+  sql_error(std::string_view state, const std::string& why)
+      : kit_error(why + " (" + std::string(state) + ")") {
+    state.copy(state_.data(), state_.size() - 1);
+  }
+  [[nodiscard]] std::string state() const { return state_.data(); }
 
  private:
-  std::string state_;
+  std::array<char, 24> state_{};  // an exception is copied without a failure of its own
 };
 
 /// The value as a number; throws kit_error when it is none.
@@ -154,10 +157,11 @@ class postgres_executor {
   static sql::answer read(PGresult* given) {
     const auto status = PQresultStatus(given);
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) {
-      const char* const state = PQresultErrorField(given, PG_DIAG_SQLSTATE);
-      const sql_error error{state == nullptr ? "08006" : state, PQresultErrorMessage(given)};
+      const char* const told = PQresultErrorField(given, PG_DIAG_SQLSTATE);
+      const std::string state = told == nullptr ? "08006" : told;
+      const std::string why = PQresultErrorMessage(given);
       PQclear(given);
-      throw error;
+      throw sql_error(state, why);
     }
     sql::answer out;
     for (int row = 0; row < PQntuples(given); ++row) {
@@ -396,11 +400,14 @@ class sqlite_executor {
   [[nodiscard]] static constexpr sql::dialect dialect() { return sql::dialect::sqlite; }
 
  private:
-  struct prepared {
+  class prepared {
+   public:
     explicit prepared(sqlite3_stmt* made) : made_(made) {}
     prepared(const prepared&) = delete;
     prepared& operator=(const prepared&) = delete;
     ~prepared() { sqlite3_finalize(made_); }
+
+   private:
     sqlite3_stmt* made_;
   };
 
