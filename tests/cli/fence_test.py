@@ -2,6 +2,9 @@
 
 import json
 import os
+import pathlib
+import random
+import select
 import signal
 import subprocess
 import unittest
@@ -123,6 +126,35 @@ class Run(Fence):
         self.assertEqual(busy.returncode, 69, busy.stderr)
         os.kill(pid, signal.SIGKILL)
         self.assertEqual(self.run_in_gate(6, "true").returncode, 0)
+
+    def test_nobody_is_inside_when_the_next_one_enters(self):
+        """Killed at random instants, between fork and exec for instance."""
+        chance = random.Random(11)
+        for number in range(1, 31):
+            mark = f"round-{os.getpid()}-{number}-"
+            wrapper = self.start(
+                "fence", "run", *LOCK, self.gate, str(number), "--", "sh", "-c", "sleep 1000 & sleep 1000",
+                env={**self.environment, "MARK": mark},
+            )
+            select.select([], [], [], chance.random() * 0.03)
+            wrapper.kill()
+            told = self.run_in_gate(number + 1, "true")
+            self.assertEqual(told.returncode, 0, told.stderr)
+            self.assertEqual(self.commands_of(mark), [])
+
+    def commands_of(self, mark):
+        """What lives of the command of that round: sh and sleep, not the wrapper and its guard."""
+        found = []
+        for folder in pathlib.Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    marked = mark.encode() in (folder / "environ").read_bytes()
+                    line = (folder / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if marked and line.startswith(b"s") and alive(folder.name):
+                    found.append(int(folder.name))
+        return found
 
     def test_the_number_stays_when_the_command_fails(self):
         self.assertEqual(self.run_in_gate(8, "false").returncode, 1)
