@@ -136,7 +136,7 @@ int check(std::span<char* const> arguments) {
 
 sql::dialect dialect_in(std::string_view word) {
   if (word == "postgres" || word == "postgresql") return sql::dialect::postgres;
-  if (word == "mariadb" || word == "mysql") return sql::dialect::mariadb;
+  if (word == "mariadb") return sql::dialect::mariadb;
   throw usage_error("fence ddl speaks postgres and mariadb, not " + cli::quoted(word));
 }
 

@@ -48,7 +48,8 @@ class Run(Fence):
         self.assertEqual(self.run_in_gate(1, str(self.folder)).returncode, 126)
 
     def test_streams_and_environment_are_the_commands(self):
-        told = self.run_in_gate(1, "sh", "-c", "cat; echo $HERE >&2; exit 3", input="in\n", env={**self.environment, "HERE": "x"})
+        env = {**self.environment, "HERE": "x"}
+        told = self.run_in_gate(1, "sh", "-c", "cat; echo $HERE >&2; exit 3", input="in\n", env=env)
         self.assertEqual((told.returncode, told.stdout, told.stderr), (3, "in\n", "x\n"))
 
     def test_readers_and_a_writer_under_the_rule_of_gates(self):
@@ -235,6 +236,7 @@ class Ddl(Fence):
         self.refused("ddl")
         self.refused("ddl", "postgres")
         self.refused("ddl", "oracle", "accounts")
+        self.refused("ddl", "mysql", "accounts")  # it has neither OR REPLACE nor RETURNING
         self.refused("ddl", "postgres", "accounts", "more")
         self.refused("ddl", "mariadb", "x" * 64)
         self.refused("ddl", "mariadb", "new\nline")
@@ -277,7 +279,8 @@ class Both(LocalTest):
         self.assertEqual((first.returncode, second.returncode), (0, 0), first.stderr + second.stderr)
         self.assertLess(int(first.stdout), int(second.stdout))
         # The first holder comes back; what it holds is long over.
-        late = self.sallyport("run", "x", "--", "sh", "-c", inner.replace("$SALLYPORT_TOKEN\" --", first.stdout.strip() + '" --'), env=env)
+        as_the_first = inner.replace('"$SALLYPORT_TOKEN" --', first.stdout.strip() + " --")
+        late = self.sallyport("run", "x", "--", "sh", "-c", as_the_first, env=env)
         self.assertEqual(late.returncode, 76, late.stderr)
         self.assertIn("stale", late.stderr)
         other = self.sallyport("run", "y", "--", "sh", "-c", inner, env=env)
