@@ -12,8 +12,8 @@ class guard;
 class signals;
 class terminal;
 
-/// Looks after a running command, whatever it holds meanwhile: passes signals on, lends it the terminal,
-/// and does not let itself be stopped with it.
+/// Looks after a running command, whatever it holds meanwhile: passes signals on, lends it the
+/// terminal, and does not let itself be stopped with it.
 /// Thread safety: none.
 class attendance {
  public:

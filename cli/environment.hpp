@@ -26,8 +26,8 @@ struct lock_facts {
 
 /// The command's environment: `inherited` (ends with null) without anything an outer `sallyport
 /// run` said, then SALLYPORT_STORE (unless has_secrets), SALLYPORT_LOCK, SALLYPORT_TOKEN,
-/// SALLYPORT_FENCE_LOCK and SALLYPORT_DEADLINE; on etcd also ETCD_LOCK_KEY and ETCD_LOCK_REV, for commands that were made for
-/// `etcdctl lock`. On other stores those of an outer `etcdctl lock` stay: that lock is held, too.
+/// SALLYPORT_FENCE_LOCK and SALLYPORT_DEADLINE; on etcd also ETCD_LOCK_KEY and ETCD_LOCK_REV, for
+/// commands that were made for `etcdctl lock`. On other stores those of an outer `etcdctl lock` stay: that lock is held, too.
 [[nodiscard]] std::vector<std::string> child_environment(const char* const* inherited,
                                                          const lock_facts& facts);
 

@@ -58,13 +58,13 @@ int tell(const fence_options& options, fence::verdict said, std::string_view con
       return exit_code::success;
     case fence::verdict::stale:
       say("token " + token_text(options) + " is stale: a newer holder was at " +
-          cli::quoted(options.gate) + std::string(consequence));
+          quoted(options.gate) + std::string(consequence));
       return exit_code::lost;
     case fence::verdict::wrong_lock:
       break;
   }
-  say("the numbers of the gate " + cli::quoted(options.gate) + " belong to another lock than " +
-      cli::quoted(options.shown.lock) + "; give each lock's gate its own file" +
+  say("the numbers of the gate " + quoted(options.gate) + " belong to another lock than " +
+      quoted(options.shown.lock) + "; give each lock's gate its own file" +
       std::string(consequence));
   return exit_code::usage;
 }
@@ -136,8 +136,8 @@ int check(std::span<char* const> arguments) {
 
 sql::dialect dialect_in(std::string_view word) {
   if (word == "postgres" || word == "postgresql") return sql::dialect::postgres;
-  if (word == "mariadb" || word == "mysql") return sql::dialect::mariadb;
-  throw usage_error("fence ddl speaks postgres and mariadb, not " + cli::quoted(word));
+  if (word == "mariadb") return sql::dialect::mariadb;
+  throw usage_error("fence ddl speaks postgres and mariadb, not " + quoted(word));
 }
 
 int ddl(std::span<char* const> arguments) {
@@ -193,8 +193,8 @@ int fence_command(std::span<char* const> arguments) {
     throw usage_error("fence what? There are 'fence run', 'fence check' and 'fence ddl'");
   }
   const auto meant = nearest(verb, {"run", "check", "ddl"});
-  throw usage_error("unknown command " + cli::quoted("fence " + std::string(verb)) +
-                    (meant ? "; did you mean " + cli::quoted("fence " + std::string(*meant)) + "?"
+  throw usage_error("unknown command " + quoted("fence " + std::string(verb)) +
+                    (meant ? "; did you mean " + quoted("fence " + std::string(*meant)) + "?"
                            : "; there are 'fence run', 'fence check' and 'fence ddl'"));
 }
 

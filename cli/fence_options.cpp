@@ -50,7 +50,7 @@ void take(fence_options& into, const option_spec& option, std::string_view value
     const auto read = parse_duration(value);
     if (!read || *read > longest_wait) {
       throw usage_error("--wait needs a duration of at most 24h such as 2, 0.5, 500ms or 5m; " +
-                        cli::quoted(value) + " is none");
+                        quoted(value) + " is none");
     }
     into.wait = *read;
   } else if (name == "existing") {
@@ -83,8 +83,7 @@ fencing_token token_in(std::optional<std::string_view> given, const variable_rea
   }
   const auto number = parse_number(text, std::numeric_limits<std::uint64_t>::max());
   if (!number || *number == 0) {
-    throw usage_error("TOKEN is a number from 1 on, not " + cli::quoted(text) +
-                      std::string(remedy));
+    throw usage_error("TOKEN is a number from 1 on, not " + quoted(text) + std::string(remedy));
   }
   return fencing_token{*number};
 }
@@ -152,8 +151,7 @@ fence_options read_fence_check(std::span<char* const> arguments, const variable_
   }
   words.insert(words.end(), reader.rest().begin(), reader.rest().end());
   if (words.size() > 2) {
-    throw usage_error("fence check takes GATE and TOKEN; " + cli::quoted(words[2]) +
-                      " is one too many");
+    throw usage_error("fence check takes GATE and TOKEN; " + quoted(words[2]) + " is one too many");
   }
   const auto word = [&](std::size_t at) {
     return at < words.size() ? std::optional{words[at]} : std::nullopt;

@@ -26,8 +26,9 @@ struct fence_options {
 /// Gives a variable of the environment; null when there is none.
 using variable_reader = std::function<const char*(const char*)>;
 
-/// Reads the arguments after `fence run`. The token is the second word, or (left out before --, or "-")
-/// SALLYPORT_TOKEN; the lock is --lock, or SALLYPORT_FENCE_LOCK, or SALLYPORT_LOCK. Throws usage_error.
+/// Reads the arguments after `fence run`. The token is the second word, or (left out before --, or
+/// "-") SALLYPORT_TOKEN; the lock is --lock, or SALLYPORT_FENCE_LOCK, or SALLYPORT_LOCK. Throws
+/// usage_error.
 [[nodiscard]] fence_options read_fence_run(std::span<char* const> arguments,
                                            const variable_reader& variable);
 /// Reads the arguments after `fence check`, likewise.

@@ -19,6 +19,14 @@ namespace sallyport::cli {
 
 /// 'text', for sentences.
 [[nodiscard]] std::string quoted(std::string_view text);
+/// Exact matches, so that a std::quoted which some header brought along is never the better one.
+[[nodiscard]] inline std::string quoted(const std::string& text) {
+  return quoted(std::string_view(text));
+}
+[[nodiscard]] inline std::string quoted(const char* text) { return quoted(std::string_view(text)); }
+[[nodiscard]] inline std::string quoted(std::string& text) {
+  return quoted(std::string_view(text));
+}
 
 /// How many columns UTF-8 text takes, counting each character as one.
 [[nodiscard]] std::size_t columns(std::string_view text) noexcept;

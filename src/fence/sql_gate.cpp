@@ -49,10 +49,9 @@ std::string replaced(std::string text, std::string_view what, std::string_view w
 /// Puts n.COLUMN as MariaDB says it inside of ON DUPLICATE KEY UPDATE.
 std::string in_mariadb(std::string text) {
   text = replaced(std::move(text), "k.", "");
-  for (const std::string column : {"lock_name", "newest_exclusive", "newest_shared"}) {
-    text = replaced(std::move(text), "n." + column, "VALUES(" + column + ")");
-  }
-  return text;
+  text = replaced(std::move(text), "n.lock_name", "VALUES(lock_name)");
+  text = replaced(std::move(text), "n.newest_exclusive", "VALUES(newest_exclusive)");
+  return replaced(std::move(text), "n.newest_shared", "VALUES(newest_shared)");
 }
 
 /// Puts a placeholder for every mark of a parameter. No identifier has a control character.

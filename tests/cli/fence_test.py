@@ -2,11 +2,14 @@
 
 import json
 import os
+import pathlib
+import random
+import select
 import signal
 import subprocess
 import unittest
 
-from kit import CliTest, LocalTest, alive, guard_of, wait_until
+from kit import COMMAND, CliTest, LocalTest, Screen, alive, guard_of, wait_until
 
 LOCK = ("--lock", "orders")
 
@@ -45,7 +48,8 @@ class Run(Fence):
         self.assertEqual(self.run_in_gate(1, str(self.folder)).returncode, 126)
 
     def test_streams_and_environment_are_the_commands(self):
-        told = self.run_in_gate(1, "sh", "-c", "cat; echo $HERE >&2; exit 3", input="in\n", env={**self.environment, "HERE": "x"})
+        env = {**self.environment, "HERE": "x"}
+        told = self.run_in_gate(1, "sh", "-c", "cat; echo $HERE >&2; exit 3", input="in\n", env=env)
         self.assertEqual((told.returncode, told.stdout, told.stderr), (3, "in\n", "x\n"))
 
     def test_readers_and_a_writer_under_the_rule_of_gates(self):
@@ -124,6 +128,35 @@ class Run(Fence):
         os.kill(pid, signal.SIGKILL)
         self.assertEqual(self.run_in_gate(6, "true").returncode, 0)
 
+    def test_nobody_is_inside_when_the_next_one_enters(self):
+        """Killed at random instants, between fork and exec for instance."""
+        chance = random.Random(11)
+        for number in range(1, 31):
+            mark = f"round-{os.getpid()}-{number}-"
+            wrapper = self.start(
+                "fence", "run", *LOCK, self.gate, str(number), "--", "sh", "-c", "sleep 1000 & sleep 1000",
+                env={**self.environment, "MARK": mark},
+            )
+            select.select([], [], [], chance.random() * 0.03)
+            wrapper.kill()
+            told = self.run_in_gate(number + 1, "true")
+            self.assertEqual(told.returncode, 0, told.stderr)
+            self.assertEqual(self.commands_of(mark), [])
+
+    def commands_of(self, mark):
+        """What lives of the command of that round: sh and sleep, not the wrapper and its guard."""
+        found = []
+        for folder in pathlib.Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    marked = mark.encode() in (folder / "environ").read_bytes()
+                    line = (folder / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if marked and line.startswith(b"s") and alive(folder.name):
+                    found.append(int(folder.name))
+        return found
+
     def test_the_number_stays_when_the_command_fails(self):
         self.assertEqual(self.run_in_gate(8, "false").returncode, 1)
         self.assertEqual(self.run_in_gate(7, "true").returncode, 76)
@@ -137,6 +170,32 @@ class Run(Fence):
         self.assertEqual(told.returncode, 69)
         self.assertEqual((self.folder / "orders.gate").read_text(), "something else")
         self.assertFalse((self.folder / "ran").exists())
+
+
+class AtATerminal(Fence):
+    def screen(self, *command):
+        screen = Screen([COMMAND, "fence", "run", *LOCK, self.gate, "5", "--", *command], self.environment)
+        self.addCleanup(screen.close)
+        return screen
+
+    def test_keys_reach_the_command(self):
+        screen = self.screen("sh", "-c", "trap 'echo interrupted; exit 7' INT; echo ready; while :; do sleep 0.05; done")
+        screen.expect("ready")
+        screen.type("\x03")
+        screen.expect("interrupted")
+        self.assertEqual(screen.end(), 7)
+
+    def test_a_stopped_command_keeps_the_gate_shut_and_goes_on(self):
+        screen = self.screen("sh", "-c", "echo ready; read line; echo got $line")
+        screen.expect("ready")
+        screen.type("\x1a")
+        screen.expect("keeps the gate shut")
+        busy = self.sallyport("fence", "run", "-n", *LOCK, self.gate, "6", "--", "true")
+        self.assertEqual(busy.returncode, 69, busy.stderr)
+        screen.type("\x1a")
+        screen.type("word\n")
+        screen.expect("got word")
+        self.assertEqual(screen.end(), 0)
 
 
 class Check(Fence):
@@ -177,6 +236,7 @@ class Ddl(Fence):
         self.refused("ddl")
         self.refused("ddl", "postgres")
         self.refused("ddl", "oracle", "accounts")
+        self.refused("ddl", "mysql", "accounts")  # it has neither OR REPLACE nor RETURNING
         self.refused("ddl", "postgres", "accounts", "more")
         self.refused("ddl", "mariadb", "x" * 64)
         self.refused("ddl", "mariadb", "new\nline")
@@ -219,7 +279,8 @@ class Both(LocalTest):
         self.assertEqual((first.returncode, second.returncode), (0, 0), first.stderr + second.stderr)
         self.assertLess(int(first.stdout), int(second.stdout))
         # The first holder comes back; what it holds is long over.
-        late = self.sallyport("run", "x", "--", "sh", "-c", inner.replace("$SALLYPORT_TOKEN\" --", first.stdout.strip() + '" --'), env=env)
+        as_the_first = inner.replace('"$SALLYPORT_TOKEN" --', first.stdout.strip() + " --")
+        late = self.sallyport("run", "x", "--", "sh", "-c", as_the_first, env=env)
         self.assertEqual(late.returncode, 76, late.stderr)
         self.assertIn("stale", late.stderr)
         other = self.sallyport("run", "y", "--", "sh", "-c", inner, env=env)

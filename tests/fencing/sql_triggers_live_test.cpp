@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace sallyport::fence {
@@ -189,7 +191,7 @@ TEST_P(SqlTriggers, TakeNoPassThatIsNone) {
     database({.text = is(dialect::postgres) ? "SELECT set_config('sallyport.pass', $1, true)"
                                             : "SET @sallyport_pass = ?",
               .parameters = {words}});
-    const auto state = state_of([&] { database.run("UPDATE accounts SET balance = 1"); });
+    auto state = state_of([&] { database.run("UPDATE accounts SET balance = 1"); });
     database.run("ROLLBACK");
     return state;
   };
@@ -360,10 +362,116 @@ TEST_P(SqlTriggers, LetNoOlderWriteFollowANewerOne) {
   }
 }
 
+/// For the tests of one database.
+template <class Database>
+void make_tables(Database& database) {
+  database.run("DROP TABLE IF EXISTS accounts");
+  database.run("DROP TABLE IF EXISTS sallyport_fence");
+  database.run("CREATE TABLE accounts (id bigint PRIMARY KEY)");
+}
+
+/// What the client `mariadb` makes of a script: it cuts it at delimiters, which are lines of their own.
+std::vector<std::string> statements_of(const std::string& script) {
+  std::vector<std::string> all;
+  std::string delimiter = ";";
+  std::string text;
+  std::istringstream lines{script};
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("DELIMITER ")) {
+      delimiter = line.substr(10);
+    } else if (line == delimiter) {
+      all.push_back(std::exchange(text, ""));
+    } else {
+      EXPECT_EQ(line.find(delimiter), std::string::npos) << line;
+      text += line + "\n";
+    }
+  }
+  EXPECT_EQ(text.find_first_not_of('\n'), std::string::npos) << text;
+  return all;
+}
+
+TEST_P(SqlTriggers, CanBePutUpByAScript) {
+  const connection database = connect();
+  const sql_trigger_options options{.table = "log", .resource_column = "at"};
+
+  const std::string script = sql_script(GetParam(), sql_trigger_ddl(GetParam(), options));
+  if (is(dialect::postgres)) {
+    databases::postgres().rows("BEGIN;\n" + script + "COMMIT;");
+  } else {
+    for (const std::string& each : statements_of(script)) database.run(each);
+  }
+
+  EXPECT_EQ(state_of([&] { database.run("INSERT INTO log VALUES (1, 1)"); }), sql_state::no_pass);
+  EXPECT_EQ(write(database, exclusive(3), "INSERT INTO log VALUES (1, 1)"), "");
+  EXPECT_EQ(numbers_of(database, "log/1"), (std::vector<std::string>{"orders", "3", "0"}));
+}
+
+// docs/fencing.md says which rights a writer needs.
+TEST(SqlTriggersOnPostgres, NeedRightsOnTheTableOfNumbers) {
+  const connection owner = databases::connect(dialect::postgres);
+  make_tables(owner);
+  for (const auto& each : sql_trigger_ddl(dialect::postgres, {.table = "accounts"})) owner(each);
+  owner.run("CREATE ROLE writer LOGIN");
+  owner.run("GRANT SELECT, INSERT ON accounts TO writer");
+  owner.run("REVOKE ALL ON sallyport_fence FROM writer");
+  const auto writer =
+      connect_to<kit::postgres_executor>("host=127.0.0.1 user=writer dbname=postgres port=" +
+                                         std::to_string(databases::postgres().port()));
+  const auto written = [&] {
+    return state_of([&] {
+      writer.run("BEGIN");
+      writer(declare_pass(dialect::postgres, exclusive(7)));
+      writer.run("INSERT INTO accounts VALUES (1)");
+      writer.run("COMMIT");
+    });
+  };
+
+  EXPECT_EQ(written(), "42501");
+  writer.run("ROLLBACK");
+  owner.run("GRANT SELECT, INSERT, UPDATE ON sallyport_fence TO writer");
+  EXPECT_EQ(written(), "");
+
+  owner.run("DROP OWNED BY writer");
+  owner.run("DROP ROLE writer");
+}
+
+TEST(SqlTriggersOnMariadb, NeedNoRightsOnTheTableOfNumbers) {
+  const connection owner = databases::connect(dialect::mariadb);
+  make_tables(owner);
+  for (const auto& each : sql_trigger_ddl(dialect::mariadb, {.table = "accounts"})) owner(each);
+  owner.run("CREATE USER writer@'127.0.0.1'");
+  owner.run("GRANT SELECT, INSERT ON test.accounts TO writer@'127.0.0.1'");
+  const auto writer = connect_to<kit::mariadb_executor>(
+      kit::mariadb_executor_options{.port = databases::mariadb().port(), .user = "writer"});
+
+  EXPECT_EQ(state_of([&] { writer.run("INSERT INTO accounts VALUES (1)"); }), sql_state::no_pass);
+  writer(declare_pass(dialect::mariadb, exclusive(7)));
+  EXPECT_EQ(state_of([&] { writer.run("INSERT INTO accounts VALUES (1)"); }), "");
+  EXPECT_EQ(state_of([&] { writer.run("UPDATE sallyport_fence SET newest_exclusive = 0"); }),
+            "42000");
+
+  owner.run("DROP USER writer@'127.0.0.1'");
+}
+
+TEST(SqlTriggersOnPostgres, KeepClientsOfAPoolerApart) {
+  const connection owner = databases::connect(dialect::postgres);
+  make_tables(owner);
+  for (const auto& each : sql_trigger_ddl(dialect::postgres, {.table = "accounts"})) owner(each);
+  const kit::pgbouncer pooler{databases::postgres(), "transaction", 1};
+  const auto one = connect_to<kit::postgres_executor>(pooler.address());
+  const auto other = connect_to<kit::postgres_executor>(pooler.address());
+  const sql_gate gate{dialect::postgres, "accounts", {.declares_pass = true}};
+
+  EXPECT_EQ(gate.run(one, exclusive(7), [&] { one.run("INSERT INTO accounts VALUES (1)"); }),
+            verdict::passed);
+
+  EXPECT_EQ(state_of([&] { other.run("INSERT INTO accounts VALUES (2)"); }), sql_state::no_pass);
+  EXPECT_EQ(owner.number("SELECT count(*) FROM accounts"), 1);
+}
+
 TEST(SqlTriggersOnMariadb, ForgetThePassOfAPooledConnectionThatIsReset) {
   kit::mariadb_executor database{{.port = databases::mariadb().port()}};
-  database.run("DROP TABLE IF EXISTS accounts");
-  database.run("CREATE TABLE accounts (id bigint PRIMARY KEY)");
+  make_tables(database);
   for (const auto& each : sql_trigger_ddl(dialect::mariadb, {.table = "accounts"})) database(each);
   database(declare_pass(dialect::mariadb, exclusive(7)));
 
@@ -374,8 +482,7 @@ TEST(SqlTriggersOnMariadb, ForgetThePassOfAPooledConnectionThatIsReset) {
 
 TEST(SqlTriggersOnPostgres, FindTheirNumbersFromAnySearchPath) {
   const connection database = databases::connect(dialect::postgres);
-  database.run("DROP TABLE IF EXISTS accounts");
-  database.run("CREATE TABLE accounts (id bigint PRIMARY KEY)");
+  make_tables(database);
   for (const auto& each : sql_trigger_ddl(dialect::postgres, {.table = "public.accounts"})) {
     database(each);
   }
