@@ -113,7 +113,7 @@ class table {
 struct change {
   optimistic::values values{};
   /// Further statements that have to happen if and only if the row is written: they run after it, in one
-  /// transaction with it.
+  /// transaction with it. None that commits by itself, as DDL does on MariaDB.
   std::vector<sql::statement> also{};
 };
 
