@@ -3,6 +3,7 @@
 #include "tests/kit/waiting.hpp"
 #include <sallyport/sql.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -24,12 +25,14 @@ namespace sallyport::kit {
 /// What a database refused. `state` is the SQLSTATE; of sqlite, the name of its code.
 class sql_error : public kit_error {
  public:
-  sql_error(std::string state, const std::string& why)
-      : kit_error(why + " (" + state + ")"), state_(std::move(state)) {}
-  [[nodiscard]] const std::string& state() const noexcept { return state_; }
+  sql_error(std::string_view state, const std::string& why)
+      : kit_error(why + " (" + std::string(state) + ")") {
+    state.copy(state_.data(), state_.size() - 1);
+  }
+  [[nodiscard]] std::string state() const { return state_.data(); }
 
  private:
-  std::string state_;
+  std::array<char, 24> state_{};  // an exception is copied without a failure of its own
 };
 
 /// The value as a number; throws kit_error when it is none.
@@ -53,6 +56,9 @@ class postgres_executor {
  public:
   /// A connection string of libpq.
   explicit postgres_executor(const std::string& where) : connection_(PQconnectdb(where.c_str())) {
+    // "already exists, skipping" is no news to a test.
+    PQsetNoticeProcessor(
+        connection_, [](void*, const char*) {}, nullptr);
     if (PQstatus(connection_) == CONNECTION_OK) return;
     const std::string why = PQerrorMessage(connection_);
     PQfinish(connection_);
@@ -151,10 +157,11 @@ class postgres_executor {
   static sql::answer read(PGresult* given) {
     const auto status = PQresultStatus(given);
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) {
-      const char* const state = PQresultErrorField(given, PG_DIAG_SQLSTATE);
-      const sql_error error{state == nullptr ? "08006" : state, PQresultErrorMessage(given)};
+      const char* const told = PQresultErrorField(given, PG_DIAG_SQLSTATE);
+      const std::string state = told == nullptr ? "08006" : told;
+      const std::string why = PQresultErrorMessage(given);
       PQclear(given);
-      throw error;
+      throw sql_error(state, why);
     }
     sql::answer out;
     for (int row = 0; row < PQntuples(given); ++row) {
@@ -177,6 +184,7 @@ class postgres_executor {
 struct mariadb_executor_options {
   std::uint16_t port = 0;
   std::string database = "test";
+  std::string user = "root";
   /// Count the rows that were matched, as sql::answer wants it. Off: what most clients do by default.
   bool found_rows = true;
 };
@@ -190,8 +198,9 @@ class mariadb_executor {
     constexpr unsigned patience_s = 10;
     mysql_options(connection_, MYSQL_OPT_CONNECT_TIMEOUT, &patience_s);
     mysql_options(connection_, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    if (mysql_real_connect(connection_, "127.0.0.1", "root", "", where.database.c_str(), where.port,
-                           nullptr, where.found_rows ? CLIENT_FOUND_ROWS : 0) != nullptr) {
+    if (mysql_real_connect(connection_, "127.0.0.1", where.user.c_str(), "", where.database.c_str(),
+                           where.port, nullptr,
+                           where.found_rows ? CLIENT_FOUND_ROWS : 0) != nullptr) {
       return;
     }
     const std::string why = mysql_error(connection_);
@@ -391,11 +400,14 @@ class sqlite_executor {
   [[nodiscard]] static constexpr sql::dialect dialect() { return sql::dialect::sqlite; }
 
  private:
-  struct prepared {
+  class prepared {
+   public:
     explicit prepared(sqlite3_stmt* made) : made_(made) {}
     prepared(const prepared&) = delete;
     prepared& operator=(const prepared&) = delete;
     ~prepared() { sqlite3_finalize(made_); }
+
+   private:
     sqlite3_stmt* made_;
   };
 

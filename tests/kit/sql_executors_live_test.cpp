@@ -16,7 +16,7 @@ namespace {
 /// Every kind of value there and back, exactly, and what counts as changed.
 template <class Executor>
 void keeps_values(Executor& database, const std::string& bytes_type) {
-  const auto mark = [](int index) { return sql::placeholder(Executor::dialect(), index); };
+  const auto mark = [](std::size_t index) { return sql::placeholder(Executor::dialect(), index); };
   const std::string bytes("a\0b'\"\\\x7f", 7);
   const std::int64_t large = std::numeric_limits<std::int64_t>::max() - 1;
   database.run("CREATE TABLE kept (id bigint, t varchar(50), b " + bytes_type + ")");
