@@ -12,6 +12,7 @@
 #include <sallyport/sql.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -88,12 +89,13 @@ void fill_stock(database& own, int rows, int pieces) {
 /// One process: buys from one row after the other until all are empty.
 totals buy_all(const worker_task& task) {
   const auto own = connect(task.database);
-  const auto ways = all_ways();
+  const auto& ways = all_ways();
   const auto chosen = std::find_if(ways.begin(), ways.end(),
                                    [&](const way& each) { return each.name == task.way; });
   if (chosen == ways.end()) throw std::runtime_error("no such way: " + task.way);
   const seller sell = chosen->open(*own, task.store);
   std::vector<std::string> items;
+  items.reserve(static_cast<std::size_t>(task.rows));
   // Everybody begins somewhere else, as customers do.
   for (int i = 0; i < task.rows; ++i) {
     items.push_back(item_of((i + task.number * task.rows / task.processes) % task.rows));

@@ -41,6 +41,7 @@ class worker {
       words.push_back(std::to_string(each));
     }
     std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
     for (std::string& each : words) arguments.push_back(each.data());
     arguments.push_back(nullptr);
     posix_spawn_file_actions_t actions{};

@@ -113,7 +113,7 @@ class table {
 struct change {
   optimistic::values values{};
   /// Further statements that have to happen if and only if the row is written: they run after it, in one
-  /// transaction with it.
+  /// transaction with it. None that commits by itself, as DDL does on MariaDB.
   std::vector<sql::statement> also{};
 };
 
@@ -123,8 +123,8 @@ using decision = std::function<std::optional<change>(const values& read)>;
 
 /// How long to try. Use designated initialisers; update() validates.
 struct options {
-  /// No attempt begins later than this after the call. The first is always made. A statement that hangs
-  /// is not cut off: set your client's own time limits. Between 0 and 24 h.
+  /// No attempt begins later than this after the call; one is made at least, unless stopped. A
+  /// statement that hangs is not cut off: set your client's own time limits. Between 0 and 24 h.
   lease_clock::duration time_limit = std::chrono::seconds{10};
   std::uint32_t most_attempts = 10'000;
   /// The pause after a conflict is drawn evenly between nothing and this, which doubles with every

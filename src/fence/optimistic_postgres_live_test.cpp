@@ -135,7 +135,7 @@ TEST_F(OptimisticPostgres, TakesASerializationFailureForAConflict) {
         // Between BEGIN and the write: the snapshot is taken, and then the row changes.
         if (one.text == "BEGIN" && decisions == 1) {
           strict(one);
-          const sql::answer snapshot = strict.run("SELECT 1");
+          sql::answer snapshot = strict.run("SELECT 1");
           add_tens(1);
           return snapshot;
         }

@@ -86,7 +86,7 @@ TEST(OptimisticTable, QuotesNamesThatLookLikeSql) {
 }
 
 TEST(OptimisticTable, RefusesNamesThatCanNotBe) {
-  const auto refused = [](layout names) {
+  const auto refused = [](const layout& names) {
     try {
       const table rows{sql::dialect::postgres, names};
     } catch (const lock_error& error) {

@@ -22,8 +22,11 @@ std::chrono::milliseconds rounded(std::optional<lease_clock::duration> pause) {
 TEST(Retry, DoublesTheSpanUpToTheLongest) {
   retry tries{{start + 1h, 100, 10ms, 70ms}};
 
+  constexpr int failures = 6;
   std::vector<std::chrono::milliseconds> spans;
-  for (int i = 0; i < 6; ++i) spans.push_back(rounded(tries.after_failure(start, nearly_one)));
+  spans.reserve(failures);
+  for (int i = 0; i < failures; ++i)
+    spans.push_back(rounded(tries.after_failure(start, nearly_one)));
 
   EXPECT_EQ(spans, (std::vector{10ms, 20ms, 40ms, 70ms, 70ms, 70ms}));
 }

@@ -64,6 +64,10 @@ BACKEND_COMPOSITION = {"redlock": {"backends/redis"}, "postgres": {"backends/sql
 FILE_EXTRAS = {
     "src/base/lease_clock.cpp": {"include"},
     "src/base/lease_clock_test.cpp": {"include"},
+    # A shop on three databases; what each client library looks like is told in a file of its own.
+    "examples/shop/mariadb.cpp": {"errmsg", "mysql", "mysqld_error"},
+    "examples/shop/postgres.cpp": {"libpq-fe"},
+    "examples/shop/sqlite.cpp": {"sqlite3"},
     # gRPC and the messages of etcd are seen by few files; the rest knows values.
     "src/backends/etcd/transport.cpp": {"grpc", "grpcpp"},
     "src/backends/etcd/transport_parts.hpp": {"grpc", "grpcpp"},
@@ -76,10 +80,6 @@ FILE_EXTRAS = {
     "src/backends/postgres/wire.cpp": {"libpq-fe"},
     # And libmariadb.
     "src/backends/mariadb/wire.cpp": {"mysql"},
-    # A shop on three databases; what each client library looks like is told in a file of its own.
-    "examples/shop/mariadb.cpp": {"errmsg", "mysql", "mysqld_error"},
-    "examples/shop/postgres.cpp": {"libpq-fe"},
-    "examples/shop/sqlite.cpp": {"sqlite3"},
     "sim/redis/lua_values.cpp": {"lua"},
     "sim/redis/script_host.cpp": {"lua"},
 }

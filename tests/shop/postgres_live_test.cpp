@@ -7,7 +7,7 @@
 namespace sallyport::shop {
 namespace {
 
-constexpr int pieces = 3'000;
+constexpr int pieces = 2'000;
 
 class ShopOnPostgres : public testing::Test {
  protected:
@@ -20,8 +20,11 @@ TEST_F(ShopOnPostgres, SellsNothingTwice) {
 }
 
 TEST_F(ShopOnPostgres, SellsNothingTwiceWithLocksInTheSameDatabase) {
-  const order placed{
-      .database = server_.address(), .store = server_.address(), .way = "fenced", .rows = 3};
+  const order placed{.database = server_.address(),
+                     .store = server_.address(),
+                     .way = "fenced",
+                     .rows = 3,
+                     .pieces = 60};
   run sale{placed};
 
   ASSERT_EQ(sale.wait(), 0) << sale.said();
