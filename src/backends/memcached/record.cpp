@@ -21,19 +21,36 @@ bool fits_a_key(char each) {
 }
 
 void append_hex(std::string& out, std::uint64_t bits) {
-  for (int shift = 60; shift >= 0; shift -= 4) {
-    out += hex_digits[(bits >> static_cast<unsigned>(shift)) & 0xfU];
-  }
+  std::array<char, 16> digits;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  for (std::size_t i = digits.size(); i > 0; bits >>= 4U) digits[--i] = hex_digits[bits & 0xfU];
+  out.append(digits.data(), digits.size());
 }
+
+template <class Number>
+void append_count(std::string& out, Number number) {
+  std::array<char, 24> text;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
+  out += ' ';
+  out.append(text.data(), end);
+}
+
+bool stands_for_itself(char each) { return fits_a_key(each) && each != '%'; }
 
 void append_word(std::string& out, std::string_view text) {
   out += ' ';
-  if (text.empty()) out += '-';
-  for (const char each : text) {
-    const auto byte = static_cast<unsigned char>(each);
-    if (byte > 0x20 && byte != '%' && byte != 0x7f && text != "-") {
-      out += each;
-    } else {
+  if (text.empty()) {
+    out += '-';
+  } else if (text == "-") {
+    out += "%2d";
+  } else if (std::all_of(text.begin(), text.end(), &stands_for_itself)) {
+    out += text;
+  } else {
+    for (const char each : text) {
+      if (stands_for_itself(each)) {
+        out += each;
+        continue;
+      }
+      const auto byte = static_cast<unsigned char>(each);
       out += '%';
       out += hex_digits[byte >> 4U];
       out += hex_digits[byte & 0xfU];
@@ -143,20 +160,19 @@ std::string key_of(std::string_view prefix, const lock_name& name) {
 }
 
 std::string to_value(const record& what) {
-  std::string out(mark);
+  std::string out;
+  constexpr std::size_t usual_numbers = 100;  // with the id
+  out.reserve(usual_numbers + what.host.size() + what.label.size() + what.value.size());
+  out += mark;
   out += what.closed ? " t " : " h ";
   out += letter_of(what.kind);
   out += ' ';
   append_hex(out, what.holder.high);
   append_hex(out, what.holder.low);
-  for (const std::uint64_t each : {what.token, std::uint64_t{what.local_waiters}}) {
-    out += ' ';
-    out += std::to_string(each);
-  }
-  for (const std::int64_t each : {what.since_ms, what.pid}) {
-    out += ' ';
-    out += std::to_string(each);
-  }
+  append_count(out, what.token);
+  append_count(out, what.local_waiters);
+  append_count(out, what.since_ms);
+  append_count(out, what.pid);
   append_word(out, cut(what.host));
   append_word(out, cut(what.label));
   append_word(out, what.value);

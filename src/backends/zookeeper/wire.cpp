@@ -19,6 +19,9 @@ namespace {
 /// whatever their ports, so it has to be one that no server has.
 constexpr const char* nowhere = "127.255.255.254:1";
 
+/// For zoo_set_servers_resolution_delay().
+constexpr int only_without_connection = -1;
+
 status status_of(int code) {
   switch (code) {
     case ZOK:
@@ -78,6 +81,9 @@ class wire::line : public std::enable_shared_from_this<line> {
                               static_cast<int>(std::max<std::int64_t>(ms, 1)), nullptr, this,
                               ZOO_NO_LOG_CLIENTENV, &drop_line);
     if (handle_ == nullptr) return;
+    // By default the library looks up its servers' names at every turn of its loop, on the thread that
+    // also keeps the session alive. Whoever has lost its connection looks anyway.
+    zoo_set_servers_resolution_delay(handle_, only_without_connection);
     with_login_ = !login.empty();
     if (with_login_) {
       zoo_add_auth(handle_, "digest", login.data(), static_cast<int>(login.size()), nullptr,
