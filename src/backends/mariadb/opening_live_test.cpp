@@ -1,6 +1,8 @@
 #include "backends/mariadb/test_live_store.hpp"
+#include "base/log.hpp"
 #include "tests/kit/certificates.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -220,6 +222,24 @@ TEST_F(Opening, KeepsNamesApartThatOtherCollationsWouldMerge) {
   }
 
   EXPECT_EQ(server_->value("SELECT MAX(LENGTH(name)) FROM names_lock"), "255");
+}
+
+TEST(OpeningMySql, IsSaidToBeUntestedOnce) {
+  // MariaDB that calls itself something else: who it is we know by its version only.
+  const mariadb_server server{{.settings = {"version=8.0.36"}}};
+  const auto lines = std::make_shared<std::vector<std::string>>();
+  base::set_log_sink([lines](base::log_level level, std::string_view line) {
+    if (level == base::log_level::warning) lines->emplace_back(line);
+  });
+
+  const auto store = open("mysql://root@127.0.0.1:" + std::to_string(server.port()) + "/test");
+  base::set_log_sink({});
+
+  ASSERT_EQ(lines->size(), 1U);
+  EXPECT_NE(lines->front().find("was not tested"), std::string::npos) << lines->front();
+  EXPECT_TRUE(std::ranges::any_of(store.capabilities().caveats, [](const std::string& each) {
+    return each.find("was not tested") != std::string::npos;
+  }));
 }
 
 TEST(OpeningWithTls, ChecksCertificates) {

@@ -124,7 +124,8 @@ TEST(Rules, DoNotDependOnTheSessionsIsolation) {
   other.rows("START TRANSACTION");
   other.rows("SELECT * FROM sallyport_stripe WHERE id = " + stripe_of("door") + " FOR UPDATE");
   other.rows(
-      "INSERT INTO sallyport_lock VALUES ('door', 'x', 1, 0, 0, 1, 1, 1, 9000000000000000, 0, 0, "
+      "INSERT INTO sallyport_lock VALUES ('door', 0, 'x', 0, 1, 0, 0, 1, 1, 1, 9000000000000000, "
+      "0, 0, "
       "0, "
       "'', '', '')");
   strict.begin(acquire("late"));

@@ -6,6 +6,10 @@
 -- counters of tokens and places: whoever draws has the row. Renewals lock their own row only; whoever removes lapsed rows
 -- removes them by their expiry and looks afterwards at what is left. Who needs both takes the stripe first.
 --
+-- What is deleted is skipped by everyone who reads until the server purges it, which may take it a while. So a grant has a
+-- slot, the smallest that is free, and the next one takes its row again; and it has its place in the queue: those who wait
+-- stand behind all places that were let in, and nobody looks at what is before them.
+--
 -- Numbers: kind 1 mutex, 2 shared_mutex, 3 semaphore, 4 election; mode 0 exclusive, 1 shared; state 0 claimed,
 -- 1 provisional (handed over, good for the claim window), 2 a tombstone. Times are microseconds since 1970, UTC.
 CREATE TABLE IF NOT EXISTS `{p}stripe` (
@@ -16,7 +20,9 @@ CREATE TABLE IF NOT EXISTS `{p}stripe` (
 //
 CREATE TABLE IF NOT EXISTS `{p}lock` (
   name VARBINARY(255) NOT NULL,
+  slot INT NOT NULL,
   holder VARBINARY(16) NOT NULL,
+  place BIGINT NOT NULL,
   kind TINYINT NOT NULL,
   mode TINYINT NOT NULL,
   state TINYINT NOT NULL,
@@ -30,7 +36,7 @@ CREATE TABLE IF NOT EXISTS `{p}lock` (
   host BLOB NOT NULL,
   label BLOB NOT NULL,
   value MEDIUMBLOB NOT NULL,
-  PRIMARY KEY (name, holder)
+  PRIMARY KEY (name, slot)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC COMMENT = 'Sallyport: one row for each grant'
 //
 CREATE TABLE IF NOT EXISTS `{p}queue` (
@@ -65,12 +71,13 @@ INSERT IGNORE INTO `{p}stripe` (id, token, place)
   SELECT high.id * 32 + low.id, 0, 0 FROM n high JOIN n low
 //
 -- What has lapsed goes, and the queue is served: while its head may enter, it does, provisionally. Tells how many.
--- REQUIRES: the stripe is locked, and p_token is its token.
-CREATE PROCEDURE IF NOT EXISTS `{p}settle`(p_name VARBINARY(255), p_now BIGINT, p_stripe INT, INOUT p_token BIGINT, OUT p_served INT)
+-- REQUIRES: the stripe is locked, p_token is its token, and all who wait stand behind the place p_floor.
+CREATE PROCEDURE IF NOT EXISTS `{p}settle`(p_name VARBINARY(255), p_now BIGINT, p_stripe INT, p_floor BIGINT, INOUT p_token BIGINT,
+  OUT p_served INT)
 MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: serves a queue'
 BEGIN
   DECLARE head_place, head_lapses, holders, barring BIGINT;
-  DECLARE head_kind, head_mode, head_permits INT;
+  DECLARE head_kind, head_mode, head_permits, slot_ INT;
   SET p_served = 0;
   -- A row that is being renewed is waited for, and stays.
   IF EXISTS (SELECT 1 FROM `{p}lock` WHERE name = p_name AND expires <= p_now) THEN
@@ -79,7 +86,7 @@ BEGIN
   serve: LOOP
     SET head_place = NULL;
     SELECT place, lapses, kind, mode, permits INTO head_place, head_lapses, head_kind, head_mode, head_permits
-      FROM `{p}queue` WHERE name = p_name ORDER BY place LIMIT 1;
+      FROM `{p}queue` WHERE name = p_name AND place > p_floor ORDER BY place LIMIT 1;
     IF head_place IS NULL THEN LEAVE serve; END IF;
     IF head_lapses <= p_now THEN
       DELETE FROM `{p}queue` WHERE name = p_name AND place = head_place;
@@ -91,12 +98,17 @@ BEGIN
                 ELSE holders = 0 END THEN
       LEAVE serve;
     END IF;
-    INSERT INTO `{p}lock` (name, holder, kind, mode, state, permits, first_token, last_token, expires, since,
+    SET slot_ = 0;
+    IF holders > 0 THEN
+      SELECT MIN(l.slot) + 1 INTO slot_ FROM `{p}lock` l LEFT JOIN `{p}lock` r ON r.name = l.name AND r.slot = l.slot + 1
+        WHERE l.name = p_name AND r.slot IS NULL;
+    END IF;
+    INSERT INTO `{p}lock` (name, slot, holder, place, kind, mode, state, permits, first_token, last_token, expires, since,
         local_waiters, pid, host, label, value)
-      SELECT name, holder, kind, mode, 1, permits, p_token + 1, p_token + tokens, p_now + window_ms * 1000, p_now,
+      SELECT name, slot_, holder, place, kind, mode, 1, permits, p_token + 1, p_token + tokens, p_now + window_ms * 1000, p_now,
         local_waiters, pid, host, label, value FROM `{p}queue` WHERE name = p_name AND place = head_place;
     DELETE FROM `{p}queue` WHERE name = p_name AND place = head_place;
-    SET p_token = p_token + 1024, p_served = p_served + 1;
+    SET p_token = p_token + 1024, p_served = p_served + 1, p_floor = head_place;
   END LOOP;
   IF p_served > 0 THEN
     UPDATE `{p}stripe` SET token = p_token WHERE id = p_stripe;
@@ -111,10 +123,12 @@ CREATE PROCEDURE IF NOT EXISTS `{p}acquire`(p_name VARBINARY(255), p_holder VARB
 MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: lets in or puts into the queue'
 attempt: BEGIN
   DECLARE stripe_ INT DEFAULT CRC32(p_name) & 1023;
-  DECLARE now_, token_, last_place, place_, lapses_, head_place, head_lapses, before_, window_ BIGINT;
+  DECLARE now_, token_, last_place, place_, lapses_, head_place, before_, window_ BIGINT;
+  DECLARE floor_ BIGINT DEFAULT 0;
   DECLARE first_, last_, expires_, since_, soonest, latest, latest_barring BIGINT;
   DECLARE holders, barring BIGINT DEFAULT 0;
-  DECLARE kind_, state_, local_, served INT;
+  DECLARE kind_, state_, local_, served, mine_ INT;
+  DECLARE slot_ INT DEFAULT 0;
   DECLARE permits_ INT DEFAULT p_permits;
   DECLARE ask_ms BIGINT DEFAULT p_ticket_ms DIV 3;
   DECLARE answer VARCHAR(200) CHARACTER SET ascii;
@@ -126,14 +140,13 @@ attempt: BEGIN
       FROM `{p}queue` WHERE name = p_name AND holder = p_holder LIMIT 1;
     IF place_ IS NOT NULL AND local_ = p_local_waiters AND window_ = p_window_ms THEN
       SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-      SELECT place, lapses INTO head_place, head_lapses FROM `{p}queue` WHERE name = p_name ORDER BY place LIMIT 1;
-      SELECT COUNT(*), MIN(expires), MAX(expires), MAX(IF(mode = 0 OR state = 2, expires, NULL))
-        INTO holders, soonest, latest, latest_barring FROM `{p}lock` WHERE name = p_name;
-      IF lapses_ > now_ + p_ticket_ms * 500 AND head_lapses > now_ AND holders > 0 AND soonest > now_ THEN
-        IF head_place < place_ THEN
-          SELECT COUNT(*) INTO before_ FROM (SELECT 1 FROM `{p}queue` WHERE name = p_name AND place < place_ LIMIT 64) b;
-        ELSE
-          SET before_ = 0;
+      SELECT COUNT(*), MIN(expires), MAX(expires), MAX(IF(mode = 0 OR state = 2, expires, NULL)), MAX(place)
+        INTO holders, soonest, latest, latest_barring, floor_ FROM `{p}lock` WHERE name = p_name;
+      -- While all who hold are alive nobody enters but by a release, which sees to those who lapsed.
+      IF lapses_ > now_ + p_ticket_ms * 500 AND holders > 0 AND soonest > now_ THEN
+        SELECT COUNT(*) INTO before_ FROM
+          (SELECT 1 FROM `{p}queue` WHERE name = p_name AND place > floor_ AND place < place_ LIMIT 64) b;
+        IF before_ = 0 THEN
           SET ask_ms = LEAST(ask_ms, (CASE WHEN p_kind = 3 THEN soonest WHEN p_kind = 2 AND p_mode = 1
             THEN COALESCE(latest_barring, latest) ELSE latest END - now_) DIV 1000 + 1);
         END IF;
@@ -141,27 +154,28 @@ attempt: BEGIN
         LEAVE attempt;
       END IF;
     END IF;
-    SET place_ = NULL, permits_ = p_permits, holders = 0;
-    SET soonest = NULL, latest = NULL, latest_barring = NULL, head_place = NULL;
+    SET place_ = NULL, permits_ = p_permits;
+    SET soonest = NULL, latest = NULL, latest_barring = NULL;
   END IF;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   SELECT token, place INTO token_, last_place FROM `{p}stripe` WHERE id = stripe_ FOR UPDATE;
   SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-  IF EXISTS (SELECT 1 FROM `{p}lock` WHERE name = p_name) OR EXISTS (SELECT 1 FROM `{p}queue` WHERE name = p_name) THEN
-    CALL `{p}settle`(p_name, now_, stripe_, token_, served);
-    SELECT kind, state, permits, first_token, last_token, expires, since, local_waiters
-      INTO kind_, state_, permits_, first_, last_, expires_, since_, local_
-      FROM `{p}lock` WHERE name = p_name AND holder = p_holder AND state <> 2;
+  SELECT COUNT(*), COALESCE(MAX(place), 0) INTO holders, floor_ FROM `{p}lock` WHERE name = p_name;
+  IF holders > 0 OR EXISTS (SELECT 1 FROM `{p}queue` WHERE name = p_name AND place > floor_) THEN
+    CALL `{p}settle`(p_name, now_, stripe_, floor_, token_, served);
+    SELECT slot, kind, state, permits, first_token, last_token, expires, since, local_waiters
+      INTO mine_, kind_, state_, permits_, first_, last_, expires_, since_, local_
+      FROM `{p}lock` WHERE name = p_name AND holder = p_holder AND state <> 2 LIMIT 1;
     IF kind_ = p_kind AND state_ = 1 AND since_ = now_ THEN
       -- Let in by its own question: nothing has to be claimed.
       UPDATE `{p}lock` SET state = 0, expires = now_ + p_lease_ms * 1000, local_waiters = p_local_waiters, value = p_value
-        WHERE name = p_name AND holder = p_holder;
+        WHERE name = p_name AND slot = mine_;
       SET answer = CONCAT('{1,', first_, ',', last_, ',', p_lease_ms, ',0,', permits_, '}');
     ELSEIF kind_ = p_kind THEN
       IF local_ <> p_local_waiters THEN
-        UPDATE `{p}lock` SET local_waiters = p_local_waiters WHERE name = p_name AND holder = p_holder;
+        UPDATE `{p}lock` SET local_waiters = p_local_waiters WHERE name = p_name AND slot = mine_;
       END IF;
       SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
       SET answer = CONCAT('{1,', first_, ',', last_, ',', (expires_ - now_) DIV 1000, ',', state_, ',', permits_, '}');
@@ -173,8 +187,8 @@ attempt: BEGIN
         SET answer = CONCAT('{4,', kind_, '}');
       ELSE
         SELECT COUNT(*), COALESCE(SUM(mode = 0 OR state = 2), 0), MIN(expires), MAX(expires),
-            MAX(IF(mode = 0 OR state = 2, expires, NULL))
-          INTO holders, barring, soonest, latest, latest_barring FROM `{p}lock` WHERE name = p_name;
+            MAX(IF(mode = 0 OR state = 2, expires, NULL)), GREATEST(floor_, COALESCE(MAX(place), 0))
+          INTO holders, barring, soonest, latest, latest_barring, floor_ FROM `{p}lock` WHERE name = p_name;
         SELECT place, lapses INTO place_, lapses_ FROM `{p}queue` WHERE name = p_name AND holder = p_holder LIMIT 1;
         IF lapses_ <= now_ THEN
           DELETE FROM `{p}queue` WHERE name = p_name AND place = place_;
@@ -188,15 +202,18 @@ attempt: BEGIN
   END IF;
 
   IF answer IS NULL AND place_ IS NULL THEN
-    SET head_place = NULL;
-    SELECT place INTO head_place FROM `{p}queue` WHERE name = p_name LIMIT 1;
+    SELECT place INTO head_place FROM `{p}queue` WHERE name = p_name AND place > floor_ LIMIT 1;
     IF head_place IS NULL AND CASE WHEN p_kind = 3 THEN holders < permits_
                                    WHEN p_kind = 2 AND p_mode = 1 THEN barring = 0
                                    ELSE holders = 0 END THEN
       SET first_ = token_ + 1, last_ = token_ + LEAST(p_tokens, 1024);
-      INSERT INTO `{p}lock` (name, holder, kind, mode, state, permits, first_token, last_token, expires, since,
+      IF holders > 0 THEN
+        SELECT MIN(l.slot) + 1 INTO slot_ FROM `{p}lock` l LEFT JOIN `{p}lock` r ON r.name = l.name AND r.slot = l.slot + 1
+          WHERE l.name = p_name AND r.slot IS NULL;
+      END IF;
+      INSERT INTO `{p}lock` (name, slot, holder, place, kind, mode, state, permits, first_token, last_token, expires, since,
           local_waiters, pid, host, label, value)
-        VALUES (p_name, p_holder, p_kind, p_mode, 0, permits_, first_, last_, now_ + p_lease_ms * 1000, now_,
+        VALUES (p_name, slot_, p_holder, last_place, p_kind, p_mode, 0, permits_, first_, last_, now_ + p_lease_ms * 1000, now_,
           p_local_waiters, p_pid, p_host, p_label, p_value);
       UPDATE `{p}stripe` SET token = token_ + 1024 WHERE id = stripe_;
       SET answer = CONCAT('{1,', first_, ',', last_, ',', p_lease_ms, ',0,', permits_, '}');
@@ -212,7 +229,8 @@ attempt: BEGIN
     END IF;
   END IF;
   IF answer IS NULL THEN
-    SELECT COUNT(*) INTO before_ FROM (SELECT 1 FROM `{p}queue` WHERE name = p_name AND place < place_ LIMIT 64) b;
+    SELECT COUNT(*) INTO before_ FROM
+      (SELECT 1 FROM `{p}queue` WHERE name = p_name AND place > floor_ AND place < place_ LIMIT 64) b;
     IF before_ = 0 THEN
       SET ask_ms = LEAST(ask_ms, (CASE WHEN p_kind = 3 THEN soonest WHEN p_kind = 2 AND p_mode = 1
         THEN COALESCE(latest_barring, latest) ELSE latest END - now_) DIV 1000 + 1);
@@ -232,7 +250,7 @@ MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: renews and claims'
 BEGIN
   DECLARE at_ INT DEFAULT 1;
   DECLARE size_ INT DEFAULT LENGTH(p_batch);
-  DECLARE length_, stripe_, permits_, looks INT;
+  DECLARE length_, stripe_, permits_, looks, slot_ INT;
   DECLARE name_ VARBINARY(255);
   DECLARE holder_ VARBINARY(16);
   DECLARE lease_ms, tokens_, local_, now_, token_, first_, last_, expires_ BIGINT;
@@ -251,9 +269,10 @@ BEGIN
     IF tokens_ > 0 THEN SELECT token INTO token_ FROM `{p}stripe` WHERE id = stripe_ FOR UPDATE; END IF;
     -- One that is not there may be entering just now, between a look at the grants and one at the queue: look twice.
     look: LOOP
-      SET first_ = NULL, permits_ = NULL, looks = looks + 1;
+      SET first_ = NULL, permits_ = NULL, slot_ = NULL, looks = looks + 1;
+      SELECT slot INTO slot_ FROM `{p}lock` WHERE name = name_ AND holder = holder_ AND state <> 2 LIMIT 1;
       SELECT first_token, last_token, expires INTO first_, last_, expires_
-        FROM `{p}lock` WHERE name = name_ AND holder = holder_ AND state <> 2 FOR UPDATE;
+        FROM `{p}lock` WHERE name = name_ AND slot = slot_ AND holder = holder_ AND state <> 2 FOR UPDATE;
       SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
       IF first_ IS NOT NULL AND expires_ <= now_ THEN SET first_ = NULL; END IF;
       IF first_ IS NOT NULL OR looks = 2 THEN LEAVE look; END IF;
@@ -266,7 +285,7 @@ BEGIN
         UPDATE `{p}stripe` SET token = token_ + 1024 WHERE id = stripe_;
       END IF;
       UPDATE `{p}lock` SET expires = now_ + lease_ms * 1000, state = 0, local_waiters = local_, first_token = first_,
-        last_token = last_ WHERE name = name_ AND holder = holder_;
+        last_token = last_ WHERE name = name_ AND slot = slot_;
       SET answers = CONCAT(answers, ',1,', first_, ',', last_, ',', lease_ms);
     ELSEIF permits_ IS NOT NULL THEN
       SET answers = CONCAT(answers, ',2,1,0,', permits_);
@@ -283,26 +302,28 @@ CREATE PROCEDURE IF NOT EXISTS `{p}leave`(p_name VARBINARY(255), p_holder VARBIN
 MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: releases, with hand-over'
 BEGIN
   DECLARE stripe_ INT DEFAULT CRC32(p_name) & 1023;
-  DECLARE now_, token_ BIGINT;
+  DECLARE now_, token_, floor_ BIGINT;
   DECLARE left_, served INT DEFAULT 0;
+  DECLARE slot_ INT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   SELECT token INTO token_ FROM `{p}stripe` WHERE id = stripe_ FOR UPDATE;
   SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-  DELETE FROM `{p}lock` WHERE name = p_name AND holder = p_holder AND state <> 2 AND expires > now_;
-  SET left_ = ROW_COUNT();
-  IF left_ = 0 THEN
-    DELETE FROM `{p}lock` WHERE name = p_name AND holder = p_holder AND state <> 2;
-    IF p_withdraw THEN
-      DELETE FROM `{p}queue` WHERE name = p_name AND holder = p_holder AND lapses > now_;
-      SET left_ = ROW_COUNT();
-      DELETE FROM `{p}queue` WHERE name = p_name AND holder = p_holder;
-    END IF;
+  SELECT slot INTO slot_ FROM `{p}lock` WHERE name = p_name AND holder = p_holder AND state <> 2 LIMIT 1;
+  SELECT COALESCE(MAX(place), 0) INTO floor_ FROM `{p}lock` WHERE name = p_name;
+  IF slot_ IS NOT NULL THEN
+    DELETE FROM `{p}lock` WHERE name = p_name AND slot = slot_ AND expires > now_;
+    SET left_ = ROW_COUNT();
+    IF left_ = 0 THEN DELETE FROM `{p}lock` WHERE name = p_name AND slot = slot_; END IF;
+  ELSEIF p_withdraw THEN
+    DELETE FROM `{p}queue` WHERE name = p_name AND holder = p_holder AND lapses > now_;
+    SET left_ = ROW_COUNT();
+    IF left_ = 0 THEN DELETE FROM `{p}queue` WHERE name = p_name AND holder = p_holder; END IF;
   END IF;
-  IF EXISTS (SELECT 1 FROM `{p}queue` WHERE name = p_name) THEN
-    CALL `{p}settle`(p_name, now_, stripe_, token_, served);
+  IF EXISTS (SELECT 1 FROM `{p}queue` WHERE name = p_name AND place > floor_) THEN
+    CALL `{p}settle`(p_name, now_, stripe_, floor_, token_, served);
   END IF;
   COMMIT;
   SELECT CONCAT('{', left_, '}') AS answer;
@@ -313,21 +334,23 @@ CREATE PROCEDURE IF NOT EXISTS `{p}downgrade`(p_name VARBINARY(255), p_holder VA
 MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: a writer becomes a reader'
 BEGIN
   DECLARE stripe_ INT DEFAULT CRC32(p_name) & 1023;
-  DECLARE now_, token_, first_, last_, expires_ BIGINT;
-  DECLARE served INT;
+  DECLARE now_, token_, floor_, first_, last_, expires_ BIGINT;
+  DECLARE served, slot_ INT;
   DECLARE answer VARCHAR(100) CHARACTER SET ascii DEFAULT '{0,0,0,0}';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   SELECT token INTO token_ FROM `{p}stripe` WHERE id = stripe_ FOR UPDATE;
+  SELECT slot INTO slot_ FROM `{p}lock` WHERE name = p_name AND holder = p_holder AND state <> 2 AND kind = 2 LIMIT 1;
   SELECT first_token, last_token, expires INTO first_, last_, expires_
-    FROM `{p}lock` WHERE name = p_name AND holder = p_holder AND state <> 2 AND kind = 2 FOR UPDATE;
+    FROM `{p}lock` WHERE name = p_name AND slot = slot_ FOR UPDATE;
+  SELECT COALESCE(MAX(place), 0) INTO floor_ FROM `{p}lock` WHERE name = p_name;
   SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
   IF expires_ > now_ THEN
     UPDATE `{p}lock` SET mode = 1, state = 0, expires = now_ + p_lease_ms * 1000, local_waiters = p_local_waiters
-      WHERE name = p_name AND holder = p_holder;
-    CALL `{p}settle`(p_name, now_, stripe_, token_, served);
+      WHERE name = p_name AND slot = slot_;
+    CALL `{p}settle`(p_name, now_, stripe_, floor_, token_, served);
     SET answer = CONCAT('{1,', first_, ',', last_, ',', p_lease_ms, '}');
   END IF;
   COMMIT;
@@ -339,14 +362,16 @@ CREATE PROCEDURE IF NOT EXISTS `{p}set_value`(p_name VARBINARY(255), p_holder VA
 MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: what a leader says'
 BEGIN
   DECLARE now_, expires_ BIGINT;
+  DECLARE slot_ INT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
-  SELECT expires INTO expires_ FROM `{p}lock` WHERE name = p_name AND holder = p_holder AND state <> 2 FOR UPDATE;
+  SELECT slot INTO slot_ FROM `{p}lock` WHERE name = p_name AND holder = p_holder AND state <> 2 LIMIT 1;
+  SELECT expires INTO expires_ FROM `{p}lock` WHERE name = p_name AND slot = slot_ AND holder = p_holder FOR UPDATE;
   SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
   IF expires_ > now_ THEN
-    UPDATE `{p}lock` SET value = p_value WHERE name = p_name AND holder = p_holder;
+    UPDATE `{p}lock` SET value = p_value WHERE name = p_name AND slot = slot_;
   END IF;
   COMMIT;
   SELECT IF(expires_ > now_, '{1}', '{0}') AS answer;
@@ -358,9 +383,8 @@ CREATE PROCEDURE IF NOT EXISTS `{p}break_lock`(p_name VARBINARY(255), p_token BI
 MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: takes a grant away'
 BEGIN
   DECLARE stripe_ INT DEFAULT CRC32(p_name) & 1023;
-  DECLARE now_, token_, first_, found_, alive_ BIGINT;
-  DECLARE holder_ VARBINARY(16);
-  DECLARE served INT;
+  DECLARE now_, token_, floor_, first_, found_, alive_ BIGINT;
+  DECLARE served, slot_ INT;
   DECLARE answer VARCHAR(8) CHARACTER SET ascii DEFAULT '{1}';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
@@ -368,21 +392,22 @@ BEGIN
   START TRANSACTION;
   SELECT token INTO token_ FROM `{p}stripe` WHERE id = stripe_ FOR UPDATE;
   SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-  CALL `{p}settle`(p_name, now_, stripe_, token_, served);
+  SELECT COALESCE(MAX(place), 0) INTO floor_ FROM `{p}lock` WHERE name = p_name;
+  CALL `{p}settle`(p_name, now_, stripe_, floor_, token_, served);
   -- Locked: a renewal of the same moment comes before this or finds nothing.
   SELECT COUNT(*), COALESCE(SUM(state <> 2), 0) INTO found_, alive_ FROM `{p}lock` WHERE name = p_name FOR UPDATE;
-  SELECT holder, first_token INTO holder_, first_ FROM `{p}lock` WHERE name = p_name AND first_token <= p_token
+  SELECT slot, first_token INTO slot_, first_ FROM `{p}lock` WHERE name = p_name AND first_token <= p_token
     AND p_token <= last_token AND (state <> 2 OR p_at_once) LIMIT 1;
   IF found_ = 0 THEN
     SET answer = '{0}';
-  ELSEIF holder_ IS NULL THEN
+  ELSEIF slot_ IS NULL THEN
     SET answer = IF(alive_ > 0, '{2}', '{3}');
   ELSEIF p_at_once THEN
-    DELETE FROM `{p}lock` WHERE name = p_name AND holder = holder_;
-    CALL `{p}settle`(p_name, now_, stripe_, token_, served);
+    DELETE FROM `{p}lock` WHERE name = p_name AND slot = slot_;
+    CALL `{p}settle`(p_name, now_, stripe_, floor_, token_, served);
   ELSE
     UPDATE `{p}lock` SET state = 2, holder = UNHEX(LPAD(HEX(first_), 16, '0')), value = ''
-      WHERE name = p_name AND holder = holder_;
+      WHERE name = p_name AND slot = slot_;
   END IF;
   COMMIT;
   SELECT answer;
@@ -440,7 +465,7 @@ BEGIN
       SELECT token INTO token_ FROM `{p}stripe` WHERE id = stripe_ FOR UPDATE;
       SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
       DELETE FROM `{p}queue` WHERE name = name_ AND lapses <= now_;
-      CALL `{p}settle`(name_, now_, stripe_, token_, served);
+      CALL `{p}settle`(name_, now_, stripe_, 0, token_, served);
       COMMIT;
       SET done = 0;
     END LOOP;
