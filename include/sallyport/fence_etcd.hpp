@@ -63,7 +63,8 @@ struct etcd_operation {
 /// KEY/exclusive and KEY/shared, the numbers as twenty digits, which order as strings do. It takes
 /// one request, and nothing is read before it. What differs from the other gates:
 /// - The guarded action is a list of operations, sent as data; it can't be C++ code. What it needs to
-///   know has to be read before, under the same lease. An operation may be a transaction with
+///   know has to be read before, under the same lease and after the gate has seen its token: with a
+///   transaction whose operations are reads. An operation may be a transaction with
 ///   conditions of its own.
 /// - All or nothing: when etcd refuses the transaction, neither the data nor the numbers change.
 /// - The numbers are exactly as durable as the data. Restoring a snapshot takes both back, and the

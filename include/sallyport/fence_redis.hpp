@@ -22,7 +22,8 @@ namespace sallyport::fence {
 /// The rule is that of `gate`, for the numbers that the server keeps in a hash under the gate's
 /// key. What differs from the other gates:
 /// - The guarded action is a list of commands, sent as data; it can't be C++ code. What it needs to
-///   know has to be read before, under the same lease.
+///   know has to be read before, under the same lease and after the gate has seen its token: with a
+///   guarded GET. Until then an older holder may still write what the reader then overwrites.
 /// - Commands run in order. The first that fails is the last that runs; what ran before it stays
 ///   done, since Redis does not roll back, and so does the raised number: the attempt was made.
 /// - The numbers are exactly as durable as the data: same server, same append-only file, same
