@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -139,11 +140,13 @@ using turn_taker = std::function<void(const std::function<void()>& inside)>;
 turn_figures contend(seconds time, const std::function<turn_taker(int)>& make) {
   constexpr std::int64_t lead = 200'000'000;
   std::vector<turn_taker> all;
+  all.reserve(waiters);
   for (int seat = 0; seat < waiters; ++seat) all.push_back(make(seat));
   turn_window counted;
   counted.begin = moment() + lead;
   counted.end = counted.begin + static_cast<std::int64_t>(time.count() * 1e9);
   std::vector<std::future<std::vector<turn>>> parts;
+  parts.reserve(waiters);
   for (int seat = 0; seat < waiters; ++seat) {
     parts.push_back(std::async(std::launch::async, [&, seat] {
       std::vector<turn> turns;
@@ -216,6 +219,7 @@ double statements_per_turn(server& where, int crowd) {
   std::atomic<int> inside{0};
   std::atomic<bool> failed{false};
   std::vector<std::jthread> all;
+  all.reserve(static_cast<std::size_t>(crowd));
   for (int i = 0; i < crowd; ++i) {
     all.emplace_back([&, store = clients[static_cast<std::size_t>(i) % clients.size()]] {
       mutex lock{store, "crowd", {.local_turns = 1}};

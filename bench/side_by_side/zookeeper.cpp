@@ -178,6 +178,7 @@ double fired_watches(const kit::zookeeper_ensemble& store) {
 std::vector<double> crowd(servers& where) {
   constexpr int clients = 8;
   std::vector<client> stores;
+  stores.reserve(clients);
   for (int i = 0; i < clients; ++i) {
     stores.push_back(client::open(where.address(), {.heartbeat = 60s}));
   }
@@ -186,6 +187,7 @@ std::vector<double> crowd(servers& where) {
   std::atomic<int> inside{0};
   std::atomic<bool> failed{false};
   std::vector<std::jthread> waiters;
+  waiters.reserve(crowd_size);
   for (int i = 0; i < crowd_size; ++i) {
     waiters.emplace_back([&, store = stores[static_cast<std::size_t>(i % clients)]]() mutable {
       mutex lock{store, "crowd", {.local_turns = 1}};
@@ -212,8 +214,8 @@ std::vector<double> crowd(servers& where) {
   return {fired / crowd_size, took.count() * 1e6 / crowd_size};
 }
 
-program alone_program(std::string id, std::string title, const library& which, std::string limit,
-                      bar wanted, const std::shared_ptr<servers>& where) {
+program alone_program(std::string id, std::string title, const library& which,
+                      const std::string& limit, bar wanted, const std::shared_ptr<servers>& where) {
   return {.id = "zookeeper-1/" + std::move(id),
           .group = "zookeeper: one process, nobody else wants the lock",
           .title = std::move(title),

@@ -9,8 +9,11 @@ namespace sallyport::backends::etcd {
 namespace {
 
 void take_text(std::string_view name, std::string text, description& out) {
-  if (name == "host") out.host = std::move(text);
-  if (name == "label") out.label = std::move(text);
+  if (name == "host") {
+    out.host = std::move(text);
+  } else if (name == "label") {
+    out.label = std::move(text);
+  }
 }
 
 void take_truth(std::string_view name, bool truth, description& out) {

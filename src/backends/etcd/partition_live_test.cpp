@@ -19,8 +19,8 @@ class EtcdPartition : public testing::Test {
 
   /// A holder that knows one member only, which is cut off; and one that waits at another member.
   void the_holder_is_told_before_the_next_one_enters(std::size_t cut_off, std::size_t other) {
-    const client one = open(cluster.address(cut_off));
-    const client two = open(cluster.address(other));
+    const client one = open(cluster_.address(cut_off));
+    const client two = open(cluster_.address(other));
     mutex mine{one, "door", lasting(lease_length)};
     mutex theirs{two, "door", lasting(lease_length)};
     auto held = mine.acquire();
@@ -31,7 +31,7 @@ class EtcdPartition : public testing::Test {
     });
     ASSERT_TRUE(waiters_become(two, "door", 1));
 
-    cluster.cut_off(cut_off);
+    cluster_.cut_off(cut_off);
     const auto cut = lease_clock::now();
 
     EXPECT_TRUE(becomes_lost(held));
@@ -47,7 +47,7 @@ class EtcdPartition : public testing::Test {
     EXPECT_TRUE(entered.got->valid());
     EXPECT_EQ(entered.got->release(), release_result::released);
 
-    cluster.rejoin(cut_off);
+    cluster_.rejoin(cut_off);
     const auto again = mine.try_acquire_for(patience);
     ASSERT_TRUE(again);
     EXPECT_GT(again->token(), entered.got->token());
@@ -55,42 +55,42 @@ class EtcdPartition : public testing::Test {
 
   // A leader without followers believes in itself for one to two of these times: for a renewal at
   // least. A member that comes back deposes nobody.
-  etcd_cluster cluster{
+  etcd_cluster cluster_{
       {.members = 3, .election = 1200ms, .detours = true, .flags = {"--pre-vote"}}};
 };
 
 TEST_F(EtcdPartition, AHolderAtALeaderThatHasLostItsFollowersIsToldBeforeTheNextOneEnters) {
-  const std::size_t leader = cluster.leader();
+  const std::size_t leader = cluster_.leader();
 
   the_holder_is_told_before_the_next_one_enters(leader, (leader + 1) % 3);
 
-  EXPECT_TRUE(nothing_is_left(cluster));
+  EXPECT_TRUE(nothing_is_left(cluster_));
 }
 
 TEST_F(EtcdPartition, AHolderAtAFollowerThatHasLostItsLeaderIsToldBeforeTheNextOneEnters) {
-  const std::size_t leader = cluster.leader();
+  const std::size_t leader = cluster_.leader();
 
   the_holder_is_told_before_the_next_one_enters((leader + 1) % 3, leader);
 
-  EXPECT_TRUE(nothing_is_left(cluster));
+  EXPECT_TRUE(nothing_is_left(cluster_));
 }
 
 TEST_F(EtcdPartition, AHolderThatKnowsOtherMembersLeavesTheOneThatIsCutOff) {
-  const std::size_t leader = cluster.leader();
-  std::optional<client> one = open(cluster.address(leader) +
-                                   ",127.0.0.1:" + std::to_string(cluster.port((leader + 1) % 3)));
+  const std::size_t leader = cluster_.leader();
+  std::optional<client> one = open(cluster_.address(leader) +
+                                   ",127.0.0.1:" + std::to_string(cluster_.port((leader + 1) % 3)));
   mutex mine{*one, "door", lasting(6s)};
   auto held = mine.acquire();
 
-  cluster.cut_off(leader);
+  cluster_.cut_off(leader);
   const auto cut = lease_clock::now();
 
   EXPECT_TRUE(eventually([&] { return held.deadline() > cut + 6s; })) << "it is renewed elsewhere";
   EXPECT_TRUE(held.valid());
   EXPECT_EQ(held.release(), release_result::released);
-  cluster.rejoin(leader);
+  cluster_.rejoin(leader);
   one.reset();
-  EXPECT_TRUE(nothing_is_left(cluster));
+  EXPECT_TRUE(nothing_is_left(cluster_));
 }
 
 }  // namespace

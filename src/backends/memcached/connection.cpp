@@ -151,21 +151,23 @@ void connection::expect_by(time_point when) {
 }
 
 void connection::send(std::unique_ptr<exchange> what) {
+  std::unique_ptr<exchange> unbound;
+  std::unique_ptr<exchange> refused;
   base::failure refusal;
   bool connect = false;
-  bool unbound = false;
   {
     const base::mutex_lock lock(mutex_);
-    unbound = what->bound_to != 0 && what->bound_to != number_;
-    if (unbound) {
-      // Told below.
+    if (what->bound_to != 0 && what->bound_to != number_) {
+      unbound = std::move(what);
     } else if (closed_) {
       refusal = {make_error_code(errc::closed), "the client was closed"};
+      refused = std::move(what);
     } else if (waiting_bytes_ + out_.size() - out_done_ + what->command.size() >
                max_waiting_bytes_) {
       refusal = {make_error_code(errc::unavailable),
                  "too much waits to be sent" +
                      (last_failure_.code ? "; " + last_failure_.detail : std::string())};
+      refused = std::move(what);
     } else {
       expect_by(what->answer_by);
       if (up_ && waiting_.empty() && room_in_flight()) {
@@ -180,11 +182,8 @@ void connection::send(std::unique_ptr<exchange> what) {
     }
   }
   if (connect) link_->want();
-  if (unbound) {
-    what->not_bound();
-    return;
-  }
-  if (what) what->answered(tl::unexpected(std::move(refusal)));
+  if (unbound) unbound->not_bound();
+  if (refused) refused->answered(tl::unexpected(std::move(refusal)));
 }
 
 void connection::begin_gathering() {

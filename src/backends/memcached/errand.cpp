@@ -116,9 +116,9 @@ errand_step acquire_errand::grant(record what, const reply& said, duration remai
   if (said.cas == 0) {
     return fail(errc::store_refused, "memcached runs without CAS (-C); locks need it");
   }
-  granted = grant_memory{.said = what, .cas = said.cas};
   verdict =
       backend_api::granted{.tokens = block_of(token_of(what, said.cas)), .remaining = remaining};
+  granted = grant_memory{.said = std::move(what), .cas = said.cas};
   return {};
 }
 

@@ -40,7 +40,7 @@ class memcached_client final : public backend_api::backend {
   void watch(const lock_name& /*name*/, bool /*on*/) override {}  // memcached tells nothing
   void list(std::string_view /*prefix*/, std::string_view /*after*/, std::size_t /*limit*/,
             completion<std::vector<lock_info>> done) override {
-    session_->list(std::move(done));
+    session_->list(done);
   }
   void who(const lock_name& name, completion<std::optional<lock_info>> done) override {
     session_->who(name, std::move(done));

@@ -9,8 +9,6 @@
 namespace sallyport::backends::memcached {
 namespace {
 
-using backend_api::holder_id;
-
 constexpr std::string_view hex_digits = "0123456789abcdef";
 constexpr std::string_view mark = "sp1";
 constexpr std::size_t longest_text = 1024;

@@ -390,7 +390,7 @@ void session::set_value(const renew_request& holder, std::string_view value,
       });
 }
 
-void session::list(completion<std::vector<lock_info>> done) {
+void session::list(const completion<std::vector<lock_info>>& done) {
   const delivery_gate::pass pass(gate_);
   if (!pass.open()) {
     done(tl::unexpected(closed_failure()));

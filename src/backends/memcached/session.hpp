@@ -48,7 +48,7 @@ class session final : public std::enable_shared_from_this<session>,
   void downgrade(const backend_api::renew_request& request);
   void set_value(const backend_api::renew_request& holder, std::string_view value,
                  backend_api::completion<bool> done);
-  void list(backend_api::completion<std::vector<lock_info>> done);
+  void list(const backend_api::completion<std::vector<lock_info>>& done);
   void who(const lock_name& name, backend_api::completion<std::optional<lock_info>> done);
   void break_lock(const lock_name& name, fencing_token observed, backend_api::break_mode mode,
                   backend_api::completion<std::monostate> done);

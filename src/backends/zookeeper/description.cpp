@@ -9,10 +9,15 @@ namespace sallyport::backends::zookeeper {
 namespace {
 
 void take_text(std::string_view name, std::string text, description& out) {
-  if (name == "host") out.host = std::move(text);
-  if (name == "label") out.label = std::move(text);
-  if (name == "value") out.value = std::move(text);
-  if (name == "kind") out.kind = std::move(text);
+  if (name == "host") {
+    out.host = std::move(text);
+  } else if (name == "label") {
+    out.label = std::move(text);
+  } else if (name == "value") {
+    out.value = std::move(text);
+  } else if (name == "kind") {
+    out.kind = std::move(text);
+  }
 }
 
 void take_number(std::string_view name, std::int64_t number, description& out) {
