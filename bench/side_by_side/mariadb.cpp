@@ -94,8 +94,10 @@ turn_figures take_turns(int seats, seconds time, const std::function<contender()
   std::atomic<bool> over{false};
   std::atomic<int> ready{0};
   std::vector<contender> contenders;
+  contenders.reserve(static_cast<std::size_t>(seats));
   for (int seat = 0; seat < seats; ++seat) contenders.push_back(make());
   std::vector<std::jthread> threads;
+  threads.reserve(static_cast<std::size_t>(seats));
   for (int seat = 0; seat < seats; ++seat) {
     threads.emplace_back([&, seat] {
       const contender& mine = contenders[static_cast<std::size_t>(seat)];

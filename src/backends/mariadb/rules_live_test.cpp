@@ -16,21 +16,19 @@ void set_watchman(const mariadb_server& server) {
   server.rows(
       "CREATE TABLE history (n BIGINT AUTO_INCREMENT PRIMARY KEY, name VARBINARY(255), mode INT, "
       "first_token BIGINT, last_token BIGINT)");
-  for (const std::string when : {"INSERT", "UPDATE"}) {
-    server.rows(
-        "CREATE TRIGGER watch_" + when + " AFTER " + when +
-        " ON sallyport_lock FOR EACH ROW BEGIN "
-        "DECLARE holders, writers INT; "
-        "SELECT COUNT(*), SUM(mode = 0 AND state <> 2) INTO holders, writers FROM sallyport_lock "
-        "WHERE name = NEW.name; "
-        "IF (NEW.kind IN (1, 4) AND holders > 1) OR (NEW.kind = 3 AND holders > NEW.permits) OR "
-        "(NEW.kind = 2 AND writers > 0 AND holders > 1) THEN "
-        "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'too many holders'; END IF; " +
-        (when == "INSERT" ? "INSERT INTO history (name, mode, first_token, last_token) VALUES "
-                            "(NEW.name, NEW.mode, NEW.first_token, NEW.last_token); "
-                          : "") +
-        "END");
-  }
+  const std::string look =
+      "DECLARE holders, writers INT; "
+      "SELECT COUNT(*), SUM(mode = 0 AND state <> 2) INTO holders, writers FROM sallyport_lock "
+      "WHERE name = NEW.name; "
+      "IF (NEW.kind IN (1, 4) AND holders > 1) OR (NEW.kind = 3 AND holders > NEW.permits) OR "
+      "(NEW.kind = 2 AND writers > 0 AND holders > 1) THEN "
+      "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'too many holders'; END IF; ";
+  server.rows("CREATE TRIGGER watch_update AFTER UPDATE ON sallyport_lock FOR EACH ROW BEGIN " +
+              look + "END");
+  server.rows("CREATE TRIGGER watch_insert AFTER INSERT ON sallyport_lock FOR EACH ROW BEGIN " +
+              look +
+              "INSERT INTO history (name, mode, first_token, last_token) VALUES (NEW.name, "
+              "NEW.mode, NEW.first_token, NEW.last_token); END");
 }
 
 std::string random_call(base::random& random) {

@@ -78,14 +78,14 @@ std::string schema_script(const std::string& prefix, const std::string& database
     script += end_of_statement;
   }
   script += "DELIMITER ;\n\n-- What a user needs that takes locks and need not own any of this.\n";
-  for (const char* const each : tables) {
-    script += begin + "GRANT SELECT, INSERT, UPDATE, DELETE ON " + quoted(database) + "." +
-              quoted(prefix + each) + " TO " + who + ";\n";
-  }
-  for (const char* const each : procedures) {
-    script += begin + "GRANT EXECUTE ON PROCEDURE " + quoted(database) + "." +
-              quoted(prefix + each) + " TO " + who + ";\n";
-  }
+  const auto grant = [&](const char* right, const char* name) {
+    script += begin;
+    script += right;
+    script += quoted(database) + "." + quoted(prefix + name);
+    script += " TO " + who + ";\n";
+  };
+  for (const char* const each : tables) grant("GRANT SELECT, INSERT, UPDATE, DELETE ON ", each);
+  for (const char* const each : procedures) grant("GRANT EXECUTE ON PROCEDURE ", each);
   return script;
 }
 

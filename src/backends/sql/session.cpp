@@ -288,20 +288,22 @@ void session::ask(call what, std::function<void(base::result<reply>)> done) {
 
 void session::set_value(const renew_request& holder, std::string_view value,
                         completion<bool> done) {
-  ask(words().set_value(holder, value), [this, done = std::move(done)](base::result<reply> said) {
-    done(meaning(said, &set_value_answer_of));
-  });
+  ask(words().set_value(holder, value),
+      [this, done = std::move(done)](const base::result<reply>& said) {
+        done(meaning(said, &set_value_answer_of));
+      });
 }
 
 void session::list(std::string_view prefix, std::string_view after, std::size_t limit,
                    completion<std::vector<lock_info>> done) {
-  ask(words().list(prefix, after, limit), [this, done = std::move(done)](base::result<reply> said) {
-    done(meaning(said, &look_answer_of));
-  });
+  ask(words().list(prefix, after, limit),
+      [this, done = std::move(done)](const base::result<reply>& said) {
+        done(meaning(said, &look_answer_of));
+      });
 }
 
 void session::who(const lock_name& name, completion<std::optional<lock_info>> done) {
-  ask(words().who(name), [this, done = std::move(done)](base::result<reply> said) {
+  ask(words().who(name), [this, done = std::move(done)](const base::result<reply>& said) {
     auto all = meaning(said, &look_answer_of);
     if (!all) {
       done(tl::unexpected(all.error()));
@@ -316,7 +318,7 @@ void session::who(const lock_name& name, completion<std::optional<lock_info>> do
 void session::break_lock(const lock_name& name, fencing_token observed,
                          backend_api::break_mode mode, completion<std::monostate> done) {
   ask(words().break_lock(name, observed, mode),
-      [this, done = std::move(done)](base::result<reply> said) {
+      [this, done = std::move(done)](const base::result<reply>& said) {
         done(meaning(said, &break_answer_of));
       });
 }
