@@ -7,6 +7,7 @@
 #include <sallyport/lease_clock.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <utility>
@@ -32,7 +33,8 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
                  .worth_repeating = &worth_repeating,
                  .description = made->address_.description,
                  .connect_timeout = std::chrono::seconds{made->address_.connect_timeout_s},
-                 .max_in_flight = 1});
+                 .max_in_flight = 1},
+                connections);
   const auto trouble = made->wait_for_first_connection();
   std::optional<server_facts> facts;
   {
@@ -61,28 +63,37 @@ session::session(address where, const backend_api::open_request& request,
       random_(base::kernel_seed()) {}
 
 void session::renew_all(std::span<const renew_request> batch) {
-  std::vector<renew_request> together;
-  together.reserve(batch.size());
+  const auto alive = shared_from_this();  // an answer may close the client
+  std::array<std::vector<renew_request>, connections> together;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (batch[i].token_count == 0) {
-      together.push_back(batch[i]);
+      together[lane_of(batch[i].holder)].push_back(batch[i]);
     } else {
       renew(batch.subspan(i, 1));
     }
   }
-  renew(together);
+  for (const auto& each : together) renew(each);
 }
 
-base::result<std::optional<std::string>> session::greet(const reply* said, int /*server_process*/) {
-  if (said == nullptr) greeting_.emplace(address_);
-  auto next = greeting_->next(said);
-  if (next && !*next) {
+base::result<std::optional<std::string>> session::greet(const reply* said, int server_process) {
+  // Two connections may be greeted at the same time, and one that broke in the middle is forgotten.
+  if (said == nullptr && greetings_.size() >= 2 * connections) greetings_.clear();
+  auto& one =
+      said == nullptr
+          ? greetings_.insert_or_assign(server_process, std::make_unique<greeting>(address_))
+                .first->second
+          : greetings_[server_process];
+  if (!one) return base::fail(errc::unavailable, "it was greeted too often at the same time");
+  auto next = one->next(said);
+  if (next && *next) return next;
+  if (next) {
     {
       const base::mutex_lock lock(mutex_);
-      facts_ = greeting_->facts();
+      facts_ = one->facts();
     }
     greeted();
   }
+  greetings_.erase(server_process);
   return next;
 }
 

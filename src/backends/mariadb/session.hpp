@@ -9,6 +9,8 @@
 #include "base/mutex.hpp"
 #include "base/random.hpp"
 
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,7 +19,8 @@
 
 namespace sallyport::backends::mariadb {
 
-/// One open client of a MariaDB store. One connection, however many contenders. There are no notices:
+/// One open client of a MariaDB store. Two connections, however many contenders; each contender
+/// has one of them for its life. There are no notices:
 /// waiters are told when to ask again (polling.hpp).
 /// Thread safety: all members.
 class session final : public sql::session {
@@ -28,6 +31,8 @@ class session final : public sql::session {
   /// Use open().
   session(address where, const backend_api::open_request& request,
           std::shared_ptr<net::pump> engine, backend_api::hearing::attention attention);
+
+  static constexpr std::size_t connections = 2;
 
   /// Who wants tokens is renewed in a call of its own, as the procedure wants it.
   void renew_all(std::span<const backend_api::renew_request> batch);
@@ -49,7 +54,8 @@ class session final : public sql::session {
 
   const address address_;
   const speech speech_;
-  std::optional<greeting> greeting_;  // the pump's thread only
+  // By the server's number of the connection; the pump's thread only.
+  std::map<int, std::unique_ptr<greeting>> greetings_;
 
   base::mutex mutex_;
   base::random random_ SALLYPORT_GUARDED_BY(mutex_);

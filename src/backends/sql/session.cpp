@@ -51,6 +51,8 @@ class session::acquire_exchange final : public exchange {
     } else {
       home_.waits_no_more(order_key);
     }
+    // Nothing was written: it is over.
+    if (answer && std::holds_alternative<backend_api::held>(*answer)) home_.forget_lane(order_key);
     home_.listener_.acquire_answered(order_key, std::move(answer));
   }
 
@@ -88,7 +90,9 @@ class session::leave_exchange final : public exchange {
   void answered(base::result<reply> said) override {
     const delivery_gate::pass pass(home_.gate_);
     if (!pass.open()) return;
-    home_.listener_.leave_answered(order_key, home_.meaning(said, &leave_answer_of));
+    auto answer = home_.meaning(said, &leave_answer_of);
+    if (answer) home_.forget_lane(order_key);
+    home_.listener_.leave_answered(order_key, std::move(answer));
   }
 
  private:
@@ -135,14 +139,34 @@ session::session(backend_api::events& listener, std::shared_ptr<net::pump> engin
       pump_(std::move(engine)),
       hearing_(*this, pump_->descriptor_number(), std::move(attention)) {}
 
-void session::connect(connection::settings how) {
-  calls_ = connection::make(pump_, std::move(how), weak_from_this());
+void session::connect(const connection::settings& how, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    calls_.push_back(connection::make(pump_, how, weak_from_this()));
+  }
+}
+
+std::size_t session::lane_of(const holder_id& who) {
+  if (calls_.size() == 1) return 0;
+  const base::mutex_lock lock(state_);
+  return second_.contains({who.high, who.low}) ? 1 : 0;
+}
+
+void session::choose_lane(const holder_id& who) {
+  if (calls_.size() == 1 || !calls_.front()->unfinished()) return;
+  const base::mutex_lock lock(state_);
+  if (second_.size() < most_on_second) second_.emplace(who.high, who.low);
+}
+
+void session::forget_lane(const holder_id& who) {
+  if (calls_.size() == 1) return;
+  const base::mutex_lock lock(state_);
+  second_.erase({who.high, who.low});
 }
 
 std::optional<base::failure> session::wait_for_first_connection() {
   constexpr std::chrono::seconds patience{2};
   const time_point until = lease_clock::now() + patience;
-  calls_->want();
+  calls_.front()->want();
   while (lease_clock::now() < until) {
     {
       const base::mutex_lock lock(state_);
@@ -170,7 +194,7 @@ void session::disconnected(const base::failure& why, bool /*was_up*/) {
 }
 
 void session::close() {
-  if (calls_) calls_->close();
+  for (const auto& each : calls_) each->close();
   if (gate_.close()) pump_->ring();
 }
 
@@ -198,7 +222,8 @@ void session::acquire(const acquire_request& request) {
         if (!request.asked_before) undriven_waiters_.store(true, std::memory_order_relaxed);
         hearing_.be_heard();
       }
-      calls_->send(std::move(asked));
+      if (!request.asked_before) choose_lane(request.holder);
+      calls_[lane_of(request.holder)]->send(std::move(asked));
       return;
     }
   }
@@ -222,7 +247,7 @@ void session::renew(std::span<const renew_request> batch) {
         asked->answer_by = std::min(asked->answer_by, each.answer_by);
       }
       asked->what = words().renew(batch);
-      calls_->send(std::move(asked));
+      calls_[lane_of(batch.front().holder)]->send(std::move(asked));
       return;
     }
   }
@@ -243,7 +268,7 @@ void session::leave(const leave_request& request, bool withdraw) {
       asked->what = words().leave(request, withdraw);
       if (!request.driven) hearing_.be_heard();
       waits_no_more(request.holder);
-      calls_->send(std::move(asked));
+      calls_[lane_of(request.holder)]->send(std::move(asked));
       sweep_now_and_then();
       return;
     }
@@ -266,14 +291,15 @@ void session::downgrade(const renew_request& request) {
       asked->answer_by = request.answer_by;
       asked->what = words().downgrade(request);
       hearing_.be_heard();
-      calls_->send(std::move(asked));
+      calls_[lane_of(request.holder)]->send(std::move(asked));
       return;
     }
   }
   listener_.downgrade_answered(request.holder, tl::unexpected(closed_failure()));
 }
 
-void session::ask(call what, std::function<void(base::result<reply>)> done) {
+void session::ask(call what, std::function<void(base::result<reply>)> done,
+                  const holder_id& whose) {
   const delivery_gate::pass pass(gate_);
   if (!pass.open()) {
     done(tl::unexpected(closed_failure()));
@@ -283,15 +309,17 @@ void session::ask(call what, std::function<void(base::result<reply>)> done) {
   asked->answer_by = lease_clock::now() + housekeeping_patience;
   asked->what = std::move(what);
   hearing_.be_heard();
-  calls_->send(std::move(asked));
+  calls_[lane_of(whose)]->send(std::move(asked));
 }
 
 void session::set_value(const renew_request& holder, std::string_view value,
                         completion<bool> done) {
-  ask(words().set_value(holder, value),
+  ask(
+      words().set_value(holder, value),
       [this, done = std::move(done)](const base::result<reply>& said) {
         done(meaning(said, &set_value_answer_of));
-      });
+      },
+      holder.holder);
 }
 
 void session::list(std::string_view prefix, std::string_view after, std::size_t limit,
@@ -341,7 +369,8 @@ bool session::hear(time_point deadline) {
 }
 
 backend_api::urgency session::unfinished() {
-  return undriven_waiters_.load(std::memory_order_relaxed) || calls_->unfinished()
+  const auto busy = [](const auto& each) { return each->unfinished(); };
+  return undriven_waiters_.load(std::memory_order_relaxed) || std::ranges::any_of(calls_, busy)
              ? backend_api::urgency::now
              : backend_api::urgency::nothing;
 }

@@ -10,11 +10,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -65,6 +69,8 @@ class session : public std::enable_shared_from_this<session>,
   static constexpr duration housekeeping_patience = std::chrono::seconds{5};
   /// What the dead left is looked for this often by a client, and by one client at a time.
   static constexpr duration sweep_interval = std::chrono::seconds{60};
+  /// So many contenders can be on the second connection; those that lapse unheard-of stay counted.
+  static constexpr std::size_t most_on_second = 100'000;
 
  protected:
   session(backend_api::events& listener, std::shared_ptr<net::pump> engine,
@@ -81,14 +87,20 @@ class session : public std::enable_shared_from_this<session>,
   /// Somebody holds for long.
   virtual void about_to_renew() {}
 
-  /// The connection for calls; once, before anything else.
-  void connect(connection::settings how);
+  /// Makes the connections for calls, one or two; once, before anything else. Each contender has one of
+  /// them for its whole life, so its requests take effect in their order: the second one, if the first
+  /// was busy when it came.
+  void connect(const connection::settings& how, std::size_t count = 1);
+  /// Which one this contender's is.
+  [[nodiscard]] std::size_t lane_of(const backend_api::holder_id& who) SALLYPORT_EXCLUDES(state_);
   /// Waits until it is greeted or in trouble, but not for long. What the trouble was.
   [[nodiscard]] std::optional<base::failure> wait_for_first_connection() SALLYPORT_EXCLUDES(state_);
   /// The greeting succeeded.
   void greeted() SALLYPORT_EXCLUDES(state_);
   void set_capabilities(sallyport::capabilities all) { capabilities_ = std::move(all); }
-  void ask(call what, std::function<void(base::result<reply>)> done);
+  /// `whose`: on that contender's connection; zero: it is nobody's.
+  void ask(call what, std::function<void(base::result<reply>)> done,
+           const backend_api::holder_id& whose = {});
   /// Notices may have been missed.
   void gap_ended();
   /// From now on somebody waits without ever driving.
@@ -111,6 +123,8 @@ class session : public std::enable_shared_from_this<session>,
   [[nodiscard]] base::result<std::vector<backend_api::renew_answer>> renewals_in(
       const base::result<reply>& said, std::size_t asked) const;
   void sweep_now_and_then() SALLYPORT_EXCLUDES(state_);
+  void choose_lane(const backend_api::holder_id& who) SALLYPORT_EXCLUDES(state_);
+  void forget_lane(const backend_api::holder_id& who) SALLYPORT_EXCLUDES(state_);
 
   // ear
   bool hear(time_point deadline) override;
@@ -118,15 +132,17 @@ class session : public std::enable_shared_from_this<session>,
   [[nodiscard]] backend_api::urgency unfinished() override;
 
   backend_api::hearing hearing_;
-  std::shared_ptr<connection> calls_;          // constant once open
-  sallyport::capabilities capabilities_;       // likewise
-  std::atomic<bool> undriven_waiters_{false};  // somebody waits without ever driving
-  bool ever_connected_ = false;                // the pump's thread only
+  std::vector<std::shared_ptr<connection>> calls_;  // constant once open
+  sallyport::capabilities capabilities_;            // likewise
+  std::atomic<bool> undriven_waiters_{false};       // somebody waits without ever driving
+  bool ever_connected_ = false;                     // the pump's thread only
 
   base::mutex state_;
   bool greeted_ SALLYPORT_GUARDED_BY(state_) = false;
   std::optional<base::failure> trouble_ SALLYPORT_GUARDED_BY(state_);
   time_point next_sweep_ SALLYPORT_GUARDED_BY(state_){};
+  // Contenders of the second connection.
+  std::set<std::pair<std::uint64_t, std::uint64_t>> second_ SALLYPORT_GUARDED_BY(state_);
 };
 
 }  // namespace sallyport::backends::sql
