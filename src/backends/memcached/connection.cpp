@@ -90,7 +90,7 @@ void connection::look_after_pause() {
 
 void connection::put_in_flight(std::unique_ptr<exchange> what) {
   flight one;
-  one.answer = reply_builder(++last_tag_, !what->command.store.empty());
+  one.answer = reply_builder(++last_tag_, what->command.lines);
   one.first_byte = written_ + (out_.size() - out_done_);
   one.heard_before = heard_;
   one.silent_by = what->answer_by;

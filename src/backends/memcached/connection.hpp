@@ -133,7 +133,7 @@ class connection final : public link::user, public std::enable_shared_from_this<
   /// A command in the out buffer or behind it, whose reply is to come.
   struct flight {
     std::unique_ptr<exchange> who;  // null: answered already; its reply will be dropped
-    reply_builder answer{0, false};
+    reply_builder answer{0, 0};
     std::uint64_t first_byte = 0;              // counted from the beginning of the connection
     std::uint64_t heard_before = 0;            // what heard_ was when it was sent
     time_point silent_by = time_point::max();  // when to ask whether the peer is still there

@@ -148,7 +148,7 @@ errand_step renew_errand::heard(const reply& said) {
   if (said.stored == store_outcome::stored && mine) {
     verdict = backend_api::renewed{.tokens = block_of(token_of(*mine, said.cas)),
                                    .remaining = asked_.lease_length};
-    renewed = grant_memory{.said = std::move(*mine), .cas = said.cas};
+    renewed = grant_memory{.said = std::move(*mine), .cas = said.cas, .wanted = said.fetched};
     return {};
   }
   if (said.stored == store_outcome::refused && mine) {
@@ -201,7 +201,7 @@ value_errand::value_errand(std::string key, const holder_id& holder, std::string
 errand_step value_errand::heard(const reply& said) {
   auto mine = owned(said, holder_);
   if (said.stored == store_outcome::stored && mine) {
-    now = grant_memory{.said = std::move(*mine), .cas = said.cas};
+    now = grant_memory{.said = std::move(*mine), .cas = said.cas, .wanted = said.fetched};
     verdict = true;
     return {};
   }

@@ -46,6 +46,7 @@ inline constexpr std::chrono::milliseconds courtesy{longest_poll + std::chrono::
 struct grant_memory {
   record said;
   std::uint64_t cas = 0;
+  bool wanted = false;  ///< somebody has asked for the lock since
 };
 
 /// What an errand wants next.
@@ -156,7 +157,7 @@ class leave_errand final : public errand {
   errand_step heard(const reply& said) override;
 
   base::result<backend_api::leave_answer> verdict;
-  bool wanted = false;  ///< somebody has asked for the lock meanwhile
+  bool wanted = false;  ///< somebody has asked for the lock since it was granted or last renewed
 
  private:
   backend_api::holder_id holder_;

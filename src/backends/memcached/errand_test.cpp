@@ -40,8 +40,13 @@ reply deleting(meta_outcome how) { return {.found = how}; }
 
 bool says(const errand_step& step, std::string_view store, std::string_view meta) {
   if (!step.say || !step.say->meta.starts_with(meta)) return false;
-  if (meta.starts_with("md")) return step.say->store.starts_with("mg ");  // asks for the mark
-  return step.say->store.starts_with(store) && step.say->store.empty() == store.empty();
+  std::string_view said = step.say->store;
+  if (meta.starts_with("md") || store.starts_with("cas")) {
+    const auto end = said.find(" h u\r\n");  // it asks for the mark
+    if (!said.starts_with("mg ") || end == std::string_view::npos) return false;
+    said.remove_prefix(end + 6);
+  }
+  return said.starts_with(store) && said.empty() == store.empty();
 }
 
 acquire_errand acquiring(bool may_wait = false, bool asked_before = false,
@@ -202,6 +207,15 @@ TEST(Renew, ThatDrawsHasTheNewCasAsToken) {
   static_cast<void>(asks.begin());
   EXPECT_FALSE(asks.heard(and_stored(item(of(me), 9), store_outcome::stored)).say);
   EXPECT_EQ(std::get<backend_api::renewed>(*asks.verdict).tokens.first, fencing_token{9});
+}
+
+TEST(Renew, LearnsWhetherOthersHaveAsked) {
+  auto asks = renewing(grant_memory{.said = of(me), .cas = 7});
+  static_cast<void>(asks.begin());
+  reply said = and_stored(item(of(me, 7), 8), store_outcome::stored);
+  said.fetched = true;
+  EXPECT_FALSE(asks.heard(said).say);
+  EXPECT_TRUE(asks.renewed->wanted);
 }
 
 TEST(Renew, WithoutMemoryOrOnAnotherConnectionLooksFirst) {

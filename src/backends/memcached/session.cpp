@@ -165,16 +165,17 @@ std::optional<grant_memory> session::known(const holder_id& who, std::uint64_t& 
   return found->second.grant;
 }
 
-std::uint64_t session::take_known(const holder_id& who, std::uint64_t& number) {
+session::last_words session::take_known(const holder_id& who, std::uint64_t& number) {
   number = connection_->number();
   const base::mutex_lock lock(mutex_);
   const auto found = contenders_.find(who);
-  if (found == contenders_.end()) return 0;
+  if (found == contenders_.end()) return {};
   const standing& mine = found->second;
-  const std::uint64_t cas = mine.grant && mine.connection == number ? mine.grant->cas : 0;
+  const last_words all{.cas = mine.grant && mine.connection == number ? mine.grant->cas : 0,
+                       .wanted = mine.grant && mine.grant->wanted};
   if (mine.renewed) long_held_.fetch_sub(1);
   contenders_.erase(found);
-  return cas;
+  return all;
 }
 
 void session::remember(const holder_id& who, grant_memory grant, std::uint64_t number,
@@ -183,6 +184,8 @@ void session::remember(const holder_id& who, grant_memory grant, std::uint64_t n
   const auto found = contenders_.find(who);
   if (found == contenders_.end()) return;
   standing& mine = found->second;
+  // To replace the item took the mark away; that somebody asked stays true.
+  grant.wanted = grant.wanted || (mine.grant && mine.grant->wanted);
   mine.grant = std::move(grant);
   mine.connection = number;
   mine.polls = 0;
@@ -346,13 +349,13 @@ void session::leave(const leave_request& request) {
       if (!request.driven) hearing_.be_heard();
       std::uint64_t number = 0;
       // Whatever comes of it, what is known now is not true any more.
-      const std::uint64_t cas = take_known(request.holder, number);
+      const auto [cas, asked_for] = take_known(request.holder, number);
       std::string key = key_of(address_.prefix, request.name);
       carry<leave_errand>(
           std::make_unique<leave_errand>(key, request.holder, cas), request.answer_by, number,
-          [this, who = request.holder, key](leave_errand& what,
-                                            std::optional<base::failure> trouble, std::uint64_t) {
-            if (!trouble && what.wanted) yield(key);
+          [this, who = request.holder, key, wanted = asked_for](
+              leave_errand& what, std::optional<base::failure> trouble, std::uint64_t) {
+            if (!trouble && (wanted || what.wanted)) yield(key);
             listener_.leave_answered(
                 who, trouble ? tl::unexpected(std::move(*trouble)) : std::move(what.verdict));
           });

@@ -106,8 +106,13 @@ class session final : public std::enable_shared_from_this<session>,
   /// The grant, if it was heard on the connection that there is now; and that one's number.
   std::optional<grant_memory> known(const backend_api::holder_id& who, std::uint64_t& number)
       SALLYPORT_EXCLUDES(mutex_);
-  /// Forgets it; its CAS, as above, or 0.
-  std::uint64_t take_known(const backend_api::holder_id& who, std::uint64_t& number)
+  /// What is left to know of a grant that is given back.
+  struct last_words {
+    std::uint64_t cas = 0;  // as above, or 0
+    bool wanted = false;    // by the last renewal somebody had asked for the lock
+  };
+  /// Forgets it.
+  last_words take_known(const backend_api::holder_id& who, std::uint64_t& number)
       SALLYPORT_EXCLUDES(mutex_);
   /// If it has not left meanwhile.
   void remember(const backend_api::holder_id& who, grant_memory grant, std::uint64_t number,

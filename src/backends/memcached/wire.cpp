@@ -22,10 +22,17 @@ bool read_number(std::string_view text, Number& into) {
   return error == std::errc{} && stopped == end && !text.empty();
 }
 
+void append_question_for_mark(wire_command& out, std::string_view key) {
+  out.store.append("mg ").append(key).append(" h u\r\n");
+  ++out.lines;
+}
+
 wire_command storing(std::string_view command, std::string_view key, std::string_view value,
                      std::int64_t seconds, std::uint64_t cas) {
   wire_command out = peek_item(key);
-  out.store.reserve(key.size() + value.size() + 64);
+  out.store.reserve(2 * key.size() + value.size() + 64);
+  if (cas != 0) append_question_for_mark(out, key);
+  ++out.lines;
   out.store.append(command).append(" ").append(key).append(" 0 ");
   append_number(out.store, static_cast<std::uint64_t>(seconds));
   out.store.append(" ");
@@ -75,7 +82,7 @@ wire_command replace_item(std::string_view key, std::string_view value, std::int
 
 wire_command delete_item(std::string_view key, std::uint64_t cas) {
   wire_command out;
-  out.store.append("mg ").append(key).append(" h u\r\n");
+  append_question_for_mark(out, key);
   out.meta.append("md ").append(key).append(" C");
   append_number(out.meta, cas);
   return out;
@@ -119,7 +126,10 @@ base::result<bool> reply_builder::take(answer_line&& line) {
   if (ends_the_talk(line.text)) {
     return tl::unexpected(net::protocol_failure("it refused: " + line.text.substr(0, 200)));
   }
-  if (std::exchange(storing_, false)) return take_store(line);
+  if (lines_ > 0) {
+    --lines_;
+    return take_store(line);
+  }
   return take_meta(std::move(line));
 }
 

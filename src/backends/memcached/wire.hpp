@@ -11,7 +11,7 @@
 /// The text protocol of memcached, as far as locks need it, as bytes in memory: no I/O here.
 namespace sallyport::backends::memcached {
 
-/// What is said in one piece. At most one line that stores (with its data) or asks for the mark, then
+/// What is said in one piece. At most one line that asks for the mark and one that stores (with its data), then
 /// exactly one meta line, which carries a tag, so that an answer that belongs to something else is
 /// recognised.
 ///
@@ -19,14 +19,16 @@ namespace sallyport::backends::memcached {
 /// item, the meta command `ms` deletes the item that is there, also in its mode "add" and with a CAS
 /// that does not match: a contender would take the lock from its holder.
 struct wire_command {
-  std::string store;  ///< whole, with its data; empty: there is none
-  std::string meta;   ///< without tag and line end
+  std::string store;   ///< whole, with its data; empty: there is none
+  std::string meta;    ///< without tag and line end
+  unsigned lines = 0;  ///< that answer `store`
 
   [[nodiscard]] std::size_t size() const noexcept { return store.size() + meta.size() + 24; }
 };
 
-/// Who looks at an item marks it as fetched; a holder that looks at its own does not. So a holder
-/// that leaves learns whether anybody has asked for the lock since it was granted or renewed.
+/// Who looks at an item marks it as fetched; a holder that looks at its own does not. To replace the
+/// item takes the mark away, so a holder asks for it before, and when it leaves: it learns whether
+/// anybody has asked for the lock since it was granted.
 ///
 /// REQUIRES of all: `key` is one that key_of() made. `seconds` are counted from now, 1 to 30 days.
 [[nodiscard]] wire_command read_item(std::string_view key);
@@ -67,7 +69,7 @@ struct reply {
   std::int64_t seconds = 0;  ///< until it expires, by the server's count; -1: never
   std::string value = {};
   std::string why = {};
-  bool fetched = false;  ///< deleting: somebody has looked at the item
+  bool fetched = false;  ///< replacing and deleting: somebody has looked at the item
 };
 
 /// One answer line with what follows it, as it stands in the stream.
@@ -97,8 +99,8 @@ class line_reader {
 /// Thread safety: none.
 class reply_builder {
  public:
-  /// For the command of this tag. `storing`: it has a storing line.
-  reply_builder(std::uint64_t tag, bool storing) noexcept : tag_(tag), storing_(storing) {}
+  /// For the command of this tag, with so many lines before its meta line's.
+  reply_builder(std::uint64_t tag, unsigned lines) noexcept : tag_(tag), lines_(lines) {}
   /// True: the answer is whole. The failure: this is no answer to what was said, and nothing that
   /// follows can be trusted.
   base::result<bool> take(answer_line&& line);
@@ -109,7 +111,7 @@ class reply_builder {
   base::result<bool> take_meta(answer_line&& line);
 
   std::uint64_t tag_;
-  bool storing_;
+  unsigned lines_;
   reply made_;
 };
 

@@ -26,13 +26,14 @@ std::vector<answer_line> lines_of(std::string_view bytes, std::size_t at_a_time)
   return all;
 }
 
-TEST(Commands, AreOneLineThatStoresAndOneThatIsTagged) {
+TEST(Commands, AskForTheMarkStoreAndEndWithALineThatIsTagged) {
   std::string bytes;
   append_command(bytes, add_item("door", "a value", 32), 5);
   EXPECT_EQ(bytes, "add door 0 32 7\r\na value\r\nmg door c t v u O5\r\n");
   bytes.clear();
   append_command(bytes, replace_item("door", "x", 3, 18446744073709551615U), 6);
-  EXPECT_EQ(bytes, "cas door 0 3 1 18446744073709551615\r\nx\r\nmg door c t v u O6\r\n");
+  EXPECT_EQ(bytes,
+            "mg door h u\r\ncas door 0 3 1 18446744073709551615\r\nx\r\nmg door c t v u O6\r\n");
   bytes.clear();
   append_command(bytes, delete_item("door", 9), 7);
   EXPECT_EQ(bytes, "mg door h u\r\nmd door C9 O7\r\n");
@@ -60,7 +61,7 @@ TEST(Lines, ThatNoServerSendsAreMalformed) {
 }
 
 TEST(Replies, ArePutTogetherFromTheirLines) {
-  reply_builder builder(4, true);
+  reply_builder builder(4, 1);
   EXPECT_FALSE(builder.take({.text = "NOT_STORED", .value = {}}).value());
   EXPECT_TRUE(builder.take({.text = "VA 1 c9 t-1 O4", .value = "x"}).value());
   const reply said = builder.finished();
@@ -71,9 +72,21 @@ TEST(Replies, ArePutTogetherFromTheirLines) {
   EXPECT_EQ(said.value, "x");
 }
 
+TEST(Replies, ToAReplacementTellTheMarkAsItWasBefore) {
+  const wire_command what = replace_item("door", "x", 3, 8);
+  reply_builder builder(4, what.lines);
+  EXPECT_FALSE(builder.take({.text = "HD h1", .value = {}}).value());
+  EXPECT_FALSE(builder.take({.text = "STORED", .value = {}}).value());
+  EXPECT_TRUE(builder.take({.text = "VA 1 c9 t3 O4", .value = "x"}).value());
+  const reply said = builder.finished();
+  EXPECT_TRUE(said.fetched);
+  EXPECT_EQ(said.stored, store_outcome::stored);
+  EXPECT_EQ(said.cas, 9U);
+}
+
 TEST(Replies, ToADeletionTellWhetherTheItemWasFetched) {
   for (const char* const mark : {"HD h0", "HD h1", "EN"}) {
-    reply_builder builder(4, true);
+    reply_builder builder(4, 1);
     EXPECT_FALSE(builder.take({.text = mark, .value = {}}).value());
     EXPECT_TRUE(builder.take({.text = "HD O4", .value = {}}).value());
     EXPECT_EQ(builder.finished().fetched, std::string_view(mark) == "HD h1");
@@ -84,12 +97,12 @@ TEST(Replies, OfOthersAreNotTaken) {
   // The answer before, once more; one that is late; one that nobody asked for; an old word.
   for (const char* const line : {"HD O3", "EX O5", "HD", "VA 0 c1 t1", "STORED", "MN", "", "HD Ox",
                                  "ERROR", "CLIENT_ERROR bad data chunk", "EN O3"}) {
-    reply_builder builder(4, false);
+    reply_builder builder(4, 0);
     EXPECT_FALSE(builder.take({.text = line, .value = {}})) << line;
   }
-  reply_builder storing(4, true);
+  reply_builder storing(4, 1);
   EXPECT_FALSE(storing.take({.text = "HD O4", .value = {}}));
-  reply_builder old_server(4, false);
+  reply_builder old_server(4, 0);
   EXPECT_TRUE(old_server.take({.text = "EN", .value = {}}).value());
 }
 
