@@ -328,6 +328,7 @@ CREATE OR REPLACE FUNCTION {schema}.renew(p_names bytea[], p_holders bytea[], p_
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   answers bigint[] := '{}';
+  told bigint[];
   first_ bigint;
   last_ bigint;
   kind_ smallint;
@@ -342,29 +343,34 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'local', true);
   END IF;
   FOR i IN 1 .. cardinality(p_names) LOOP
-    UPDATE {schema}.lock l SET expires = clock_timestamp() + p_lease_ms[i] * interval '1 millisecond', state = 0,
-      local_waiters = p_local_waiters[i]
-      WHERE l.name = p_names[i] AND l.holder = p_holders[i] AND l.state <> 2 AND l.expires > clock_timestamp()
-      RETURNING l.first_token, l.last_token, l.kind INTO first_, last_, kind_;
-    IF FOUND THEN
-      IF p_tokens[i] > 0 THEN
-        first_ := {schema}.draw(p_durable);
-        last_ := first_ + least(p_tokens[i], 1024) - 1;
-        UPDATE {schema}.lock l SET first_token = first_, last_token = last_
-          WHERE l.name = p_names[i] AND l.holder = p_holders[i];
-        IF kind_ = 4 THEN PERFORM pg_notify({schema}.change_channel(p_names[i]), ''); END IF;
+    told := ARRAY[0, 0, 0, 0];
+    -- One that is not there may be entering just now, between the look at the grants and that at the queue: look twice.
+    FOR turn IN 1 .. 2 LOOP
+      UPDATE {schema}.lock l SET expires = clock_timestamp() + p_lease_ms[i] * interval '1 millisecond', state = 0,
+        local_waiters = p_local_waiters[i]
+        WHERE l.name = p_names[i] AND l.holder = p_holders[i] AND l.state <> 2 AND l.expires > clock_timestamp()
+        RETURNING l.first_token, l.last_token, l.kind INTO first_, last_, kind_;
+      IF FOUND THEN
+        IF p_tokens[i] > 0 THEN
+          first_ := {schema}.draw(p_durable);
+          last_ := first_ + least(p_tokens[i], 1024) - 1;
+          UPDATE {schema}.lock l SET first_token = first_, last_token = last_
+            WHERE l.name = p_names[i] AND l.holder = p_holders[i];
+          IF kind_ = 4 THEN PERFORM pg_notify({schema}.change_channel(p_names[i]), ''); END IF;
+        END IF;
+        told := ARRAY[1, first_, last_, p_lease_ms[i]];
+        EXIT;
       END IF;
-      answers := answers || ARRAY[1, first_, last_, p_lease_ms[i]];
-      CONTINUE;
-    END IF;
-    UPDATE {schema}.queue q SET local_waiters = p_local_waiters[i]
-      WHERE q.name = p_names[i] AND q.holder = p_holders[i] AND q.lapses > clock_timestamp()
-      RETURNING q.permits INTO permits_;
-    IF FOUND THEN
-      answers := answers || ARRAY[2, 1, (SELECT t.last_value FROM {schema}.token t), permits_];
-    ELSE
-      answers := answers || ARRAY[0, 0, 0, 0]::bigint[];
-    END IF;
+      EXIT WHEN turn = 2;
+      UPDATE {schema}.queue q SET local_waiters = p_local_waiters[i]
+        WHERE q.name = p_names[i] AND q.holder = p_holders[i] AND q.lapses > clock_timestamp()
+        RETURNING q.permits INTO permits_;
+      IF FOUND THEN
+        told := ARRAY[2, 1, (SELECT t.last_value FROM {schema}.token t), permits_];
+        EXIT;
+      END IF;
+    END LOOP;
+    answers := answers || told;
   END LOOP;
   RETURN answers;
 END $$;
