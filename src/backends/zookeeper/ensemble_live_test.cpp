@@ -16,7 +16,9 @@ class Ensemble : public testing::Test {
   const std::string root = "/ensemble";
 };
 
-TEST_F(Ensemble, LocksLiveThroughTheDeathOfTheLeader) {
+TEST(LeaderDeath, IsSurvivedByLocks) {
+  zookeeper_ensemble servers{{.servers = 3}};
+  const std::string root = "/ensemble";
   const auto one = open(to_all(servers, root), "one");
   const auto two = open(to_all(servers, root), "two");
   mutex mine{one, "door", lasting(20s)};
