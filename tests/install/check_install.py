@@ -223,7 +223,8 @@ class Check:
 
     def opened(self, program, scheme, *arguments, **options):
         """What a program says about a store where nobody answers. That it says so proves that the module was loaded."""
-        address = f"{scheme}://127.0.0.1:1"
+        # MariaDB's addresses name a database.
+        address = f"{scheme}://127.0.0.1:1" + ("/test" if scheme in ("mariadb", "mysql") else "")
         environment = dict(options.pop("environment", {}), SALLYPORT_STORE=address)
         try:
             output = run([program, *(arguments or [address])], environment=environment)
