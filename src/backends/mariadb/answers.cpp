@@ -46,10 +46,12 @@ constexpr std::array known{
     known_error{"1142", errc::store_refused, "; docs/mariadb.md says which rights the user needs"},
     known_error{"1143", errc::store_refused, "; docs/mariadb.md says which rights the user needs"},
     known_error{"1370", errc::store_refused, "; docs/mariadb.md says which rights the user needs"},
-    known_error{"1146", errc::store_refused,
-                "; somebody has removed what Sallyport needs: run what 'sallyport schema ADDRESS' prints"},
-    known_error{"1305", errc::store_refused,
-                "; somebody has removed what Sallyport needs: run what 'sallyport schema ADDRESS' prints"},
+    known_error{
+        "1146", errc::store_refused,
+        "; somebody has removed what Sallyport needs: run what 'sallyport schema ADDRESS' prints"},
+    known_error{
+        "1305", errc::store_refused,
+        "; somebody has removed what Sallyport needs: run what 'sallyport schema ADDRESS' prints"},
     known_error{"1665", errc::store_refused,
                 "; with binlog_format = STATEMENT no transaction can be read committed: set MIXED "
                 "or ROW"},
