@@ -9,7 +9,7 @@ usage: ./test.sh [MODE]
 
 Modes:
   all      (default) every stage: install, build, unit, layering, kit, contract, redis, coordination, database, crash,
-           command, package, examples, simulator, models, asan, tsan, format; about 35 minutes from nothing on two cores
+           command, package, examples, simulator, models, asan, tsan, format; about 25 minutes from nothing on two cores
   quick    unit, layering, kit, contract, command and 1,000 simulated seeds; under 3 minutes once built
   long     like all, with 50,000 simulated seeds, the whole contract suite in every set-up, and the models
            in large bounds
