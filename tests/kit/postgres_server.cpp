@@ -187,8 +187,13 @@ void postgres_server::start() {
                                      "-p", std::to_string(port()),
                                      "-k", folder_.path().string()};
   std::vector<std::string> settings{
-      "listen_addresses=127.0.0.1", "shared_buffers=16MB",      "jit=off",
-      "max_connections=200",        "log_min_messages=warning", "timezone=UTC",
+      "dynamic_shared_memory_type=mmap",  // in its folder: a killed server leaves nothing elsewhere
+      "listen_addresses=127.0.0.1",
+      "shared_buffers=16MB",
+      "jit=off",
+      "max_connections=200",
+      "log_min_messages=warning",
+      "timezone=UTC",
       "autovacuum_naptime=5s"};
   if (options_.tls) {
     settings.insert(settings.end(),
