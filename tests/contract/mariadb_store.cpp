@@ -126,6 +126,7 @@ const store_under_test& the_store() {
       .short_lease = std::chrono::milliseconds{400},
       .clients_share = true,
       .processes_share = true,
+      .waiters_ask = true,
       .unreachable_address = "mariadb://root@127.0.0.1:1/test",
   };
   return mariadb;

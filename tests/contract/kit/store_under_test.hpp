@@ -52,6 +52,9 @@ struct store_under_test {
   bool processes_share = false;
   /// who() tells who waits. Where it does not, tests that need a waiter give it a moment to begin.
   bool shows_waiters = true;
+  /// Nobody is told that it is its turn, so waiters ask all the time. One that gives up may have a
+  /// question under way; a release then goes to it, and from it back when it has heard so.
+  bool waiters_ask = false;
   /// An address of the same kind where nobody answers; empty: this store can't be out of reach.
   std::optional<std::string> unreachable_address;
 };
