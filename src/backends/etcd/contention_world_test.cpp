@@ -22,7 +22,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using backend_api::granted;
-using backend_api::held;
 using backend_api::holder_id;
 using backend_api::renewed;
 using backend_api::waiting;

@@ -71,7 +71,9 @@ std::vector<seen_entry> entries_of(const layout& keys, const std::string& folder
   }
   std::ranges::sort(out, {}, [](const seen_entry& each) { return each.place.created; });
   std::vector<entry> youngest_first;
-  for (auto each = out.rbegin(); each != out.rend(); ++each) youngest_first.push_back(each->place);
+  youngest_first.reserve(out.size());
+  for (const seen_entry& each : out) youngest_first.push_back(each.place);
+  std::ranges::reverse(youngest_first);
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::span<const entry> before = std::span(youngest_first).subspan(out.size() - i);
     const entry& mine = out[i].place;
@@ -154,12 +156,12 @@ void session::see(const std::string& name, std::function<void(base::result<sight
     found->name = name;
     found->at = said.value->at;
     found->entries = entries_of(keys_, folder, *said.value);
-    time_leases(std::move(found), done);
+    time_leases(found, done);
   });
 }
 
-void session::time_leases(std::shared_ptr<sight> what,
-                          std::function<void(base::result<sight>)> done) {
+void session::time_leases(const std::shared_ptr<sight>& what,
+                          const std::function<void(base::result<sight>)>& done) {
   std::set<lease_id> wanted;
   for (const seen_entry& each : what->entries) {
     if (each.inside || each.place.closed) wanted.insert(each.lease);

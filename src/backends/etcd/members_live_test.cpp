@@ -7,7 +7,7 @@ namespace {
 
 class EtcdMembers : public testing::Test {
  protected:
-  EtcdMembers() { cluster.wait_until_healthy(); }
+  EtcdMembers() { cluster_.wait_until_healthy(); }
 
   /// Waits until the lease was renewed after this moment, and for longer than it had left.
   static bool outlives(const lease& held) {
@@ -16,18 +16,18 @@ class EtcdMembers : public testing::Test {
            held.valid();
   }
 
-  etcd_cluster cluster{{.members = 3}};
+  etcd_cluster cluster_{{.members = 3}};
 };
 
 TEST_F(EtcdMembers, ADeadLeaderCostsNobodyItsLock) {
-  mutex mine{open(cluster.address()), "door", lasting(6s)};
-  mutex theirs{open(cluster.address()), "door", lasting(6s)};
+  mutex mine{open(cluster_.address()), "door", lasting(6s)};
+  mutex theirs{open(cluster_.address()), "door", lasting(6s)};
   auto held = mine.acquire();
   waiter next{theirs};
-  ASSERT_TRUE(waiters_become(open(cluster.address()), "door", 1));
-  const std::size_t leader = cluster.leader();
+  ASSERT_TRUE(waiters_become(open(cluster_.address()), "door", 1));
+  const std::size_t leader = cluster_.leader();
 
-  cluster.kill(leader);
+  cluster_.kill(leader);
 
   EXPECT_TRUE(outlives(held));
   EXPECT_FALSE(next.done());
@@ -36,16 +36,16 @@ TEST_F(EtcdMembers, ADeadLeaderCostsNobodyItsLock) {
   const auto got = next.get();
   ASSERT_TRUE(got);
   EXPECT_GT(got->token(), token);
-  cluster.start(leader);
+  cluster_.start(leader);
 }
 
 TEST_F(EtcdMembers, EachOfThemMayStandStillForAWhile) {
-  const client store = open(cluster.address());
+  const client store = open(cluster_.address());
   mutex lock{store, "door", lasting(6s)};
   fencing_token last;
-  for (std::size_t member = 0; member < cluster.size(); ++member) {
+  for (std::size_t member = 0; member < cluster_.size(); ++member) {
     SCOPED_TRACE(member);
-    cluster.pause(member);
+    cluster_.pause(member);
     const auto held = lock.try_acquire_for(patience);
     ASSERT_TRUE(held);
     EXPECT_GT(held->token(), last);
@@ -53,35 +53,35 @@ TEST_F(EtcdMembers, EachOfThemMayStandStillForAWhile) {
     if (member == 0) {
       EXPECT_TRUE(outlives(*held)) << "renewals find another member";
     }
-    cluster.resume(member);
-    cluster.wait_until_healthy();
+    cluster_.resume(member);
+    cluster_.wait_until_healthy();
   }
 }
 
 TEST_F(EtcdMembers, AMemberThatWasKilledComesBackWithWhatItKnew) {
-  const client store = open(cluster.address());
+  const client store = open(cluster_.address());
   mutex lock{store, "door", lasting()};
   const auto held = lock.acquire();
-  for (std::size_t member = 0; member < cluster.size(); ++member) {
-    cluster.kill(member);
-    cluster.start(member);
-    cluster.wait_until_healthy();
+  for (std::size_t member = 0; member < cluster_.size(); ++member) {
+    cluster_.kill(member);
+    cluster_.start(member);
+    cluster_.wait_until_healthy();
   }
 
-  mutex other{open(cluster.address()), "door", lasting()};
+  mutex other{open(cluster_.address()), "door", lasting()};
   EXPECT_FALSE(other.try_acquire());
   EXPECT_TRUE(held.valid());
 }
 
 TEST_F(EtcdMembers, WithoutAMajorityTheStoreIsUnavailableInTimeAndLeasesAreLostInTime) {
-  const client store = open(cluster.address());
+  const client store = open(cluster_.address());
   mutex lock{store, "door", lasting(3s)};
   mutex other{store, "window", lasting()};
   const auto held = lock.acquire();
   const auto token = held.token();
 
-  cluster.kill(1);
-  cluster.kill(2);
+  cluster_.kill(1);
+  cluster_.kill(2);
   const auto deadline = held.deadline();
   EXPECT_TRUE(becomes_lost(held));
   EXPECT_LT(lease_clock::now(), deadline + 3s + slack);
@@ -93,9 +93,9 @@ TEST_F(EtcdMembers, WithoutAMajorityTheStoreIsUnavailableInTimeAndLeasesAreLostI
     EXPECT_TRUE(last == errc::unavailable || last == errc::outcome_unknown) << last.message();
     return last == errc::unavailable;
   })) << last.message();
-  cluster.start(1);
-  cluster.start(2);
-  cluster.wait_until_healthy();
+  cluster_.start(1);
+  cluster_.start(2);
+  cluster_.wait_until_healthy();
 
   const auto again = lock.try_acquire_for(patience);
   ASSERT_TRUE(again);

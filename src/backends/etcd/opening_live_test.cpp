@@ -32,21 +32,21 @@ TEST(EtcdOpening, AnyOfTheMembersIsEnough) {
 class EtcdLogIn : public testing::Test {
  protected:
   EtcdLogIn() {
-    cluster.ctl({"user", "add", "root:topsecret"});
-    cluster.ctl({"user", "add", "alice:secret"});
-    cluster.ctl({"role", "add", "locks"});
-    cluster.ctl({"role", "grant-permission", "locks", "--prefix=true", "readwrite", "app/"});
-    cluster.ctl({"user", "grant-role", "alice", "locks"});
-    cluster.ctl({"user", "grant-role", "root", "root"});
-    cluster.ctl({"auth", "enable"});
-    cluster.always_say({"--user=root:topsecret"});
+    cluster_.ctl({"user", "add", "root:topsecret"});
+    cluster_.ctl({"user", "add", "alice:secret"});
+    cluster_.ctl({"role", "add", "locks"});
+    cluster_.ctl({"role", "grant-permission", "locks", "--prefix=true", "readwrite", "app/"});
+    cluster_.ctl({"user", "grant-role", "alice", "locks"});
+    cluster_.ctl({"user", "grant-role", "root", "root"});
+    cluster_.ctl({"auth", "enable"});
+    cluster_.always_say({"--user=root:topsecret"});
   }
   [[nodiscard]] std::string address(std::string_view user, std::string_view options) const {
-    return "etcd://" + std::string(user) + "127.0.0.1:" + std::to_string(cluster.port(0)) +
+    return "etcd://" + std::string(user) + "127.0.0.1:" + std::to_string(cluster_.port(0)) +
            std::string(options);
   }
 
-  etcd_cluster cluster{{.flags = {"--auth-token-ttl=2", "--bcrypt-cost=4"}}};
+  etcd_cluster cluster_{{.flags = {"--auth-token-ttl=2", "--bcrypt-cost=4"}}};
 };
 
 TEST_F(EtcdLogIn, ATokenThatHasExpiredIsReplaced) {
@@ -70,9 +70,9 @@ TEST_F(EtcdLogIn, ATokenOfAServerThatWasRestartedIsReplaced) {
   mutex lock{store, "door", lasting()};
   lock.acquire().release();
 
-  cluster.kill(0);
-  cluster.start(0);
-  cluster.wait_until_healthy();
+  cluster_.kill(0);
+  cluster_.start(0);
+  cluster_.wait_until_healthy();
 
   EXPECT_TRUE(lock.try_acquire_for(patience));
 }
@@ -103,17 +103,17 @@ TEST_F(EtcdLogIn, ThePasswordMayComeFromAFileOrTheEnvironment) {
 class EtcdTls : public testing::Test {
  protected:
   [[nodiscard]] std::string address(const std::string& options) const {
-    return cluster.address() + "?ca_file=" + options;
+    return cluster_.address() + "?ca_file=" + options;
   }
   [[nodiscard]] static std::string with(const kit::certificate_files& own) {
     return "&cert_file=" + own.certificate.string() + "&key_file=" + own.key.string();
   }
 
   const kit::certificates papers;
-  etcd_cluster cluster{{.tls = kit::etcd_tls{.certificate = papers.server.certificate,
-                                             .key = papers.server.key,
-                                             .authority = papers.authority,
-                                             .clients = papers.client}}};
+  etcd_cluster cluster_{{.tls = kit::etcd_tls{.certificate = papers.server.certificate,
+                                              .key = papers.server.key,
+                                              .authority = papers.authority,
+                                              .clients = papers.client}}};
 };
 
 TEST_F(EtcdTls, WhoHasAGoodCertificateGetsIn) {

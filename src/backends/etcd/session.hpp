@@ -82,7 +82,8 @@ class session final : public std::enable_shared_from_this<session>, public trans
   struct scan;
   struct breaking;
   void see(const std::string& name, std::function<void(base::result<sight>)> done);
-  void time_leases(std::shared_ptr<sight> what, std::function<void(base::result<sight>)> done);
+  void time_leases(const std::shared_ptr<sight>& what,
+                   const std::function<void(base::result<sight>)>& done);
   void scan_on(const std::shared_ptr<scan>& all);
   void scanned(const std::shared_ptr<scan>& all);
   void break_seen(const std::shared_ptr<breaking>& what);

@@ -265,7 +265,8 @@ void transport::close() {
 
 // ---- requests ------------------------------------------------------------------------------------
 
-void transport::call(const char* method, std::string request, time_point answer_by, answer done) {
+void transport::call(const char* method, const std::string& request, time_point answer_by,
+                     answer done) {
   start(std::make_shared<unary>(shared_from_this(), method, request, answer_by, std::move(done)));
 }
 

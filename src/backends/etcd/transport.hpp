@@ -63,7 +63,7 @@ class transport final : public std::enable_shared_from_this<transport>,
 
   /// `method` is a path such as "/etcdserverpb.KV/Txn", and has to live on. The request may be sent
   /// more than once.
-  void call(const char* method, std::string request, time_point answer_by, answer done)
+  void call(const char* method, const std::string& request, time_point answer_by, answer done)
       SALLYPORT_EXCLUDES(mutex_);
   void keep_alive(std::string request) SALLYPORT_EXCLUDES(mutex_);
   void watch(std::string request) SALLYPORT_EXCLUDES(mutex_);

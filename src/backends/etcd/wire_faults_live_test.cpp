@@ -18,7 +18,7 @@ class EtcdWireFaults : public testing::Test {
 
   [[nodiscard]] static etcd_cluster& cluster() { return *cluster_; }
   [[nodiscard]] static client healthy() { return open(cluster().address()); }
-  [[nodiscard]] client hurt() const { return open(address_at(network.port())); }
+  [[nodiscard]] client hurt() const { return open(address_at(network_.port())); }
   /// How many there are on the member.
   [[nodiscard]] static int watches() {
     const std::string all = kit::etcd_probe{cluster().port(0)}.page("/metrics");
@@ -27,16 +27,16 @@ class EtcdWireFaults : public testing::Test {
     return at == std::string::npos ? -1 : std::stoi(all.substr(at + name.size(), 8));
   }
   void cut_off() {
-    network.set(flow::to_server, fault::silence());
-    network.set(flow::to_client, fault::silence());
+    network_.set(flow::to_server, fault::silence());
+    network_.set(flow::to_client, fault::silence());
   }
   /// Everything passes; connections with a hole in them are gone.
   void heal() {
-    network.heal();
-    network.close_all();
+    network_.heal();
+    network_.close_all();
   }
 
-  fault_proxy network{cluster_->port(0)};
+  fault_proxy network_{cluster_->port(0)};
 
  private:
   static etcd_cluster* cluster_;
@@ -65,7 +65,7 @@ TEST_F(EtcdWireFaults, AConnectionWithAHoleIsReplacedAlthoughNobodyClosedIt) {
   mutex mine{hurt(), "door", lasting(6s)};
   mine.acquire().release();
 
-  network.set(1, flow::to_client, fault::silence());
+  network_.set(1, flow::to_client, fault::silence());
 
   EXPECT_TRUE(mine.try_acquire_for(patience));
 }
@@ -74,7 +74,7 @@ TEST_F(EtcdWireFaults, AHolderSurvivesACutThatIsShorterThanItsLease) {
   mutex mine{hurt(), "door", lasting(6s)};
   const auto held = mine.acquire();
 
-  network.close_all();
+  network_.close_all();
   const auto deadline = held.deadline();
 
   EXPECT_TRUE(eventually([&] { return held.deadline() > deadline; }));
@@ -92,12 +92,12 @@ TEST_F(EtcdWireFaults, AHolderIsSuspectAtOnceWhenItsConnectionBreaksAndHeldWhenI
   ASSERT_TRUE(eventually([] { return watches() > 0; }));
   const auto deadline = held.deadline();
 
-  network.refuse_connections();
-  network.close_all();
+  network_.refuse_connections();
+  network_.close_all();
   EXPECT_TRUE(eventually(is(lease_state::suspect)));
   EXPECT_TRUE(held.valid());
   EXPECT_EQ(held.deadline(), deadline);  // a minute: two thirds of it have not passed
-  network.accept_connections();
+  network_.accept_connections();
 
   EXPECT_TRUE(eventually(is(lease_state::held)));
   EXPECT_GT(held.deadline(), deadline);
@@ -109,11 +109,11 @@ TEST_F(EtcdWireFaults, ALostAnswerToTheEnteringTransactionLeavesNothingBehind) {
   const auto held = first.acquire();  // the connection and the lease are there
   mutex lock{store, "door", lasting(6s)};
 
-  network.set(flow::to_client, fault::drop_reply(kit::ending::reset, "door/"));
+  network_.set(flow::to_client, fault::drop_reply(kit::ending::reset, "door/"));
   {
     const auto got = lock.try_acquire_for(patience);
     ASSERT_TRUE(got);
-    EXPECT_EQ(network.counts().replies_dropped, 1U);
+    EXPECT_EQ(network_.counts().replies_dropped, 1U);
     EXPECT_EQ(healthy().who("door").value().waiters.size(), 0U) << "its own put, found again";
   }
 
@@ -126,9 +126,9 @@ TEST_F(EtcdWireFaults, ALostAnswerToATryIsWithdrawn) {
   const auto held = first.acquire();
   mutex lock{store, "door", lasting(6s)};
 
-  network.set(flow::to_client, fault::drop_reply(kit::ending::reset, "door/").repeated(20));
+  network_.set(flow::to_client, fault::drop_reply(kit::ending::reset, "door/").repeated(20));
   const auto failed = error_of([&] { EXPECT_FALSE(lock.try_acquire()); });
-  network.heal();
+  network_.heal();
 
   EXPECT_EQ(failed, errc::outcome_unknown);
   EXPECT_TRUE(eventually([&] { return !healthy().who("door"); }));
@@ -139,7 +139,7 @@ TEST_F(EtcdWireFaults, ALostAnswerToAReleaseIsSaidAgain) {
   mutex lock{store, "door", lasting(6s)};
   auto held = lock.acquire();
 
-  network.set(flow::to_client, fault::drop_reply(kit::ending::reset, "door/"));
+  network_.set(flow::to_client, fault::drop_reply(kit::ending::reset, "door/"));
   EXPECT_NE(held.release(), release_result::already_lost);
 
   EXPECT_TRUE(eventually([&] { return !healthy().who("door"); }));
@@ -170,7 +170,7 @@ TEST_F(EtcdWireFaults, NothingIsHeardWhileTheStreamIsCutButTheHeartbeatFindsOut)
   waiter waiting{lock};
   ASSERT_TRUE(waiters_become(healthy(), "door", 1));
 
-  network.close_all();
+  network_.close_all();
   held.release();
 
   EXPECT_TRUE(waiting.get());
