@@ -1,69 +1,13 @@
 #include "backends/etcd/etcd_backend.hpp"
 
+#include "backend_api/session_backend.hpp"
 #include "backends/etcd/session.hpp"
 
 #include <array>
-#include <memory>
 #include <string_view>
-#include <utility>
 
 namespace sallyport::backends {
 namespace {
-
-using backend_api::completion;
-using backend_api::leave_request;
-using backend_api::renew_request;
-
-/// The seam: a session as a backend. After a callback nothing of `this` is touched, since the
-/// callback may have closed the client.
-class etcd_client final : public backend_api::backend {
- public:
-  explicit etcd_client(std::shared_ptr<etcd::session> session) : session_(std::move(session)) {}
-  ~etcd_client() override { etcd_client::close(); }
-
-  [[nodiscard]] const sallyport::capabilities& capabilities() const override {
-    return session_->capabilities();
-  }
-  void acquire(const backend_api::acquire_request& request) override { session_->acquire(request); }
-  void renew(std::span<const renew_request> batch) override { session_->renew(batch); }
-  void release(const leave_request& request) override { session_->leave(request); }
-  void withdraw(const leave_request& request) override { session_->leave(request); }
-  void downgrade(const renew_request& request) override { session_->downgrade(request); }
-  void set_value(const renew_request& holder, std::string_view value,
-                 completion<bool> done) override {
-    session_->set_value(holder, value, std::move(done));
-  }
-  void watch(const lock_name& name, bool on) override { session_->watch(name, on); }
-  void list(std::string_view prefix, std::string_view after, std::size_t limit,
-            completion<std::vector<lock_info>> done) override {
-    session_->list(prefix, after, limit, std::move(done));
-  }
-  void who(const lock_name& name, completion<std::optional<lock_info>> done) override {
-    session_->who(name, std::move(done));
-  }
-  void break_lock(const lock_name& name, fencing_token observed, backend_api::break_mode mode,
-                  completion<std::monostate> done) override {
-    session_->break_lock(name, observed, mode, std::move(done));
-  }
-  [[nodiscard]] std::optional<store_entry> entry_of(
-      const backend_api::holder_id& who) const override {
-    return session_->entry_of(who);
-  }
-  backend_api::drive_outcome drive(backend_api::drive_ticket& ticket,
-                                   backend_api::time_point deadline) override {
-    return session_->drive(ticket, deadline);
-  }
-  void close() override { session_->close(); }
-
- private:
-  const std::shared_ptr<etcd::session> session_;
-};
-
-base::result<std::unique_ptr<backend_api::backend>> open(const backend_api::open_request& request) {
-  auto opened = etcd::session::open(request);
-  if (!opened) return tl::unexpected(opened.error());
-  return std::make_unique<etcd_client>(std::move(*opened));
-}
 
 constexpr std::array<std::string_view, 2> schemes{"etcd", "etcds"};
 
@@ -71,7 +15,8 @@ constexpr std::array<std::string_view, 2> schemes{"etcd", "etcds"};
 
 const backend_api::backend_descriptor& etcd_backend() {
   static const backend_api::backend_descriptor descriptor{
-      schemes, "an etcd cluster: etcd://host1,host2,host3:2379", &open};
+      schemes, "an etcd cluster: etcd://host1,host2,host3:2379",
+      &backend_api::open_session<etcd::session>};
   return descriptor;
 }
 

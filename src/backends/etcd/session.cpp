@@ -279,7 +279,7 @@ void session::renew(std::span<const renew_request> batch) {
   });
 }
 
-void session::leave(const leave_request& request) {
+void session::leave(const leave_request& request, bool /*withdraw*/) {
   {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {

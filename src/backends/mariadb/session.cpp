@@ -62,17 +62,17 @@ session::session(address where, const backend_api::open_request& request,
       speech_(address_.prefix, request.owner),
       random_(base::kernel_seed()) {}
 
-void session::renew_all(std::span<const renew_request> batch) {
+void session::renew(std::span<const renew_request> batch) {
   const auto alive = shared_from_this();  // an answer may close the client
   std::array<std::vector<renew_request>, connections> together;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (batch[i].token_count == 0) {
       together[lane_of(batch[i].holder)].push_back(batch[i]);
     } else {
-      renew(batch.subspan(i, 1));
+      renew_together(batch.subspan(i, 1));
     }
   }
-  for (const auto& each : together) renew(each);
+  for (const auto& each : together) renew_together(each);
 }
 
 base::result<std::optional<std::string>> session::greet(const reply* said, int server_process) {

@@ -35,7 +35,7 @@ class session final : public sql::session {
   static constexpr std::size_t connections = 2;
 
   /// Who wants tokens is renewed in a call of its own, as the procedure wants it.
-  void renew_all(std::span<const backend_api::renew_request> batch);
+  void renew(std::span<const backend_api::renew_request> batch);
   void watch(const lock_name& /*name*/, bool /*on*/) override {}
 
   // connection::owner

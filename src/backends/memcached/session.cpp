@@ -342,7 +342,7 @@ void session::renew_one(const renew_request& request) {
       });
 }
 
-void session::leave(const leave_request& request) {
+void session::leave(const leave_request& request, bool /*withdraw*/) {
   {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
@@ -393,7 +393,8 @@ void session::set_value(const renew_request& holder, std::string_view value,
       });
 }
 
-void session::list(const completion<std::vector<lock_info>>& done) {
+void session::list(std::string_view /*prefix*/, std::string_view /*after*/, std::size_t /*limit*/,
+                   const completion<std::vector<lock_info>>& done) {
   const delivery_gate::pass pass(gate_);
   if (!pass.open()) {
     done(tl::unexpected(closed_failure()));

@@ -15,7 +15,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -44,11 +46,13 @@ class session final : public std::enable_shared_from_this<session>,
   void acquire(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
   void acquire_all(std::span<const backend_api::acquire_request> batch);
   void renew(std::span<const backend_api::renew_request> batch) SALLYPORT_EXCLUDES(mutex_);
-  void leave(const backend_api::leave_request& request) SALLYPORT_EXCLUDES(mutex_);
+  void leave(const backend_api::leave_request& request, bool withdraw) SALLYPORT_EXCLUDES(mutex_);
   void downgrade(const backend_api::renew_request& request);
   void set_value(const backend_api::renew_request& holder, std::string_view value,
                  backend_api::completion<bool> done);
-  void list(const backend_api::completion<std::vector<lock_info>>& done);
+  void watch(const lock_name& /*name*/, bool /*on*/) {}  // memcached tells nothing
+  void list(std::string_view prefix, std::string_view after, std::size_t limit,
+            const backend_api::completion<std::vector<lock_info>>& done);
   void who(const lock_name& name, backend_api::completion<std::optional<lock_info>> done);
   void break_lock(const lock_name& name, fencing_token observed, backend_api::break_mode mode,
                   backend_api::completion<std::monostate> done);

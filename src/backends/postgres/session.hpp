@@ -12,6 +12,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -30,6 +31,7 @@ class session final : public sql::session, public listening::listener {
   session(address where, const backend_api::open_request& request,
           std::shared_ptr<net::pump> engine, backend_api::hearing::attention attention);
 
+  void renew(std::span<const backend_api::renew_request> batch) { renew_together(batch); }
   void watch(const lock_name& name, bool on) override SALLYPORT_EXCLUDES(mutex_);
   void close() override;
 

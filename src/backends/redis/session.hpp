@@ -79,6 +79,8 @@ class session final : public std::enable_shared_from_this<session>,
   void channel_moved(std::string_view channel, const reply& words,
                      const std::shared_ptr<node>& from) override SALLYPORT_EXCLUDES(mutex_);
 
+  /// Who leaves before this never claims: two commands a hand-off instead of three.
+  static constexpr duration claim_delay = std::chrono::milliseconds{20};
   /// How long list, who and break_lock wait for one answer.
   static constexpr duration housekeeping_patience = std::chrono::seconds{5};
   /// How many heartbeats one command carries: the server does nothing else meanwhile.

@@ -1,73 +1,13 @@
 #include "backends/redlock/redlock_backend.hpp"
 
+#include "backend_api/session_backend.hpp"
 #include "backends/redlock/session.hpp"
-#include <sallyport/error.hpp>
 
 #include <array>
-#include <memory>
 #include <string_view>
-#include <utility>
 
 namespace sallyport::backends {
 namespace {
-
-using backend_api::completion;
-using backend_api::leave_request;
-using backend_api::renew_request;
-
-/// The seam: a session as a backend. After a callback nothing of `this` is touched, since the
-/// callback may have closed the client.
-class redlock_client final : public backend_api::backend {
- public:
-  redlock_client(std::shared_ptr<redlock::session> session, backend_api::events& listener)
-      : session_(std::move(session)), listener_(listener) {}
-  ~redlock_client() override { redlock_client::close(); }
-
-  [[nodiscard]] const sallyport::capabilities& capabilities() const override {
-    return session_->capabilities();
-  }
-  void acquire(const backend_api::acquire_request& request) override { session_->acquire(request); }
-  void renew(std::span<const renew_request> batch) override { session_->renew(batch); }
-  void release(const leave_request& request) override { session_->leave(request, false); }
-  void withdraw(const leave_request& request) override { session_->leave(request, true); }
-  void downgrade(const renew_request& request) override {
-    listener_.downgrade_answered(request.holder,
-                                 base::fail(errc::not_supported, "redlock has mutexes only"));
-  }
-  void set_value(const renew_request& /*holder*/, std::string_view /*value*/,
-                 completion<bool> done) override {
-    done(base::fail(errc::not_supported, "redlock has mutexes only"));
-  }
-  void watch(const lock_name& /*name*/, bool /*on*/) override {}
-  void list(std::string_view prefix, std::string_view after, std::size_t limit,
-            completion<std::vector<lock_info>> done) override {
-    session_->list(prefix, after, limit, std::move(done));
-  }
-  void who(const lock_name& name, completion<std::optional<lock_info>> done) override {
-    session_->who(name, std::move(done));
-  }
-  void break_lock(const lock_name& name, fencing_token observed, backend_api::break_mode mode,
-                  completion<std::monostate> done) override {
-    session_->break_lock(name, observed, mode, std::move(done));
-  }
-  backend_api::drive_outcome drive(backend_api::drive_ticket& ticket,
-                                   backend_api::time_point deadline) override {
-    return session_->drive(ticket, deadline);
-  }
-  [[nodiscard]] int attention_fd() const override { return session_->attention_fd(); }
-  void attend() override { session_->attend(); }
-  void close() override { session_->close(); }
-
- private:
-  const std::shared_ptr<redlock::session> session_;
-  backend_api::events& listener_;
-};
-
-base::result<std::unique_ptr<backend_api::backend>> open(const backend_api::open_request& request) {
-  auto opened = redlock::session::open(request);
-  if (!opened) return tl::unexpected(opened.error());
-  return std::make_unique<redlock_client>(std::move(*opened), request.listener);
-}
 
 constexpr std::array<std::string_view, 2> schemes{"redlock", "redlocks"};
 
@@ -75,7 +15,8 @@ constexpr std::array<std::string_view, 2> schemes{"redlock", "redlocks"};
 
 const backend_api::backend_descriptor& redlock_backend() {
   static const backend_api::backend_descriptor descriptor{
-      schemes, "a majority of independent Redis masters: redlock://host1,host2,host3", &open};
+      schemes, "a majority of independent Redis masters: redlock://host1,host2,host3",
+      &backend_api::open_session<redlock::session>};
   return descriptor;
 }
 

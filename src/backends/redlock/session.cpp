@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace sallyport::backends::redlock {
 
 using backend_api::acquire_request;
 using backend_api::closed_failure;
+using backend_api::completion;
 using backend_api::delivery_gate;
 using backend_api::holder_id;
 using backend_api::leave_request;
@@ -346,6 +348,16 @@ void session::leave(const leave_request& request, bool withdraw) {
     }
   }
   listener_.leave_answered(request.holder, tl::unexpected(closed_failure()));
+}
+
+void session::downgrade(const renew_request& request) {
+  listener_.downgrade_answered(request.holder,
+                               base::fail(errc::not_supported, "redlock has mutexes only"));
+}
+
+void session::set_value(const renew_request& /*holder*/, std::string_view /*value*/,
+                        const completion<bool>& done) {
+  done(base::fail(errc::not_supported, "redlock has mutexes only"));
 }
 
 // ---- what comes unasked --------------------------------------------------------------------------

@@ -45,6 +45,11 @@ class session final : public std::enable_shared_from_this<session>,
   void acquire(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
   void renew(std::span<const backend_api::renew_request> batch) SALLYPORT_EXCLUDES(mutex_);
   void leave(const backend_api::leave_request& request, bool withdraw) SALLYPORT_EXCLUDES(mutex_);
+  // Mutexes only: nothing is shared, carries a value or is watched.
+  void downgrade(const backend_api::renew_request& request);
+  void set_value(const backend_api::renew_request& holder, std::string_view value,
+                 const backend_api::completion<bool>& done);
+  void watch(const lock_name& /*name*/, bool /*on*/) {}
   void list(std::string_view prefix, std::string_view after, std::size_t limit,
             backend_api::completion<std::vector<lock_info>> done);
   void who(const lock_name& name, backend_api::completion<std::optional<lock_info>> done);

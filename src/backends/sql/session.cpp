@@ -230,7 +230,7 @@ void session::acquire(const acquire_request& request) {
   listener_.acquire_answered(request.holder, tl::unexpected(closed_failure()));
 }
 
-void session::renew(std::span<const renew_request> batch) {
+void session::renew_together(std::span<const renew_request> batch) {
   if (batch.empty()) return;
   {
     const delivery_gate::pass pass(gate_);

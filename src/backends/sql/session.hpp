@@ -38,7 +38,6 @@ class session : public std::enable_shared_from_this<session>,
   [[nodiscard]] const sallyport::capabilities& capabilities() const { return capabilities_; }
 
   void acquire(const backend_api::acquire_request& request);
-  void renew(std::span<const backend_api::renew_request> batch);
   void leave(const backend_api::leave_request& request, bool withdraw);
   void downgrade(const backend_api::renew_request& request);
   void set_value(const backend_api::renew_request& holder, std::string_view value,
@@ -65,6 +64,8 @@ class session : public std::enable_shared_from_this<session>,
   void connected() override;
   void disconnected(const base::failure& why, bool was_up) override SALLYPORT_EXCLUDES(state_);
 
+  /// Who leaves before this never claims: two commands a hand-off instead of three.
+  static constexpr duration claim_delay = std::chrono::milliseconds{20};
   /// How long set_value, list, who and break_lock wait for their answer.
   static constexpr duration housekeeping_patience = std::chrono::seconds{5};
   /// What the dead left is looked for this often by a client, and by one client at a time.
@@ -75,6 +76,9 @@ class session : public std::enable_shared_from_this<session>,
  protected:
   session(backend_api::events& listener, std::shared_ptr<net::pump> engine,
           backend_api::hearing::attention attention);
+
+  /// In one call, on the connection of the first one's contender.
+  void renew_together(std::span<const backend_api::renew_request> batch);
 
   [[nodiscard]] virtual const speech& words() const = 0;
   /// A server's error as a failure.

@@ -38,7 +38,7 @@ class session final : public std::enable_shared_from_this<session>, public wire_
 
   void acquire(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
   void renew(std::span<const backend_api::renew_request> batch) SALLYPORT_EXCLUDES(mutex_);
-  void leave(const backend_api::leave_request& request) SALLYPORT_EXCLUDES(mutex_);
+  void leave(const backend_api::leave_request& request, bool withdraw) SALLYPORT_EXCLUDES(mutex_);
   void downgrade(const backend_api::renew_request& request) SALLYPORT_EXCLUDES(mutex_);
   void set_value(const backend_api::renew_request& holder, std::string_view value,
                  backend_api::completion<bool> done) SALLYPORT_EXCLUDES(mutex_);
