@@ -142,6 +142,12 @@ class backend {
   /// Does what attention_fd() announced, without blocking. Not called after close().
   virtual void attend() {}
 
+  /// The client is about to close, and the store has answered for all of its contenders: blocks until
+  /// what was said meanwhile to parts of the store that the answers did not wait for has been heard
+  /// there, or until `deadline`. Closing without would leave what those were to give back until it
+  /// lapses. Called by one thread, before close(), not from inside of an event.
+  virtual void settle(time_point /*deadline*/) {}
+
   /// Ends all I/O. Requests under way are answered outcome_unknown first; after return no event is
   /// delivered any more, and later requests are answered `closed`. Idempotent.
   virtual void close() = 0;

@@ -17,8 +17,8 @@ namespace sallyport::backend_api {
 ///
 /// A session has the members of `backend` under the same names, without being one, but for
 /// leave(request, withdraw), which is both release and withdraw. Where it has no acquire_all,
-/// entry_of, claim_delay (a constant), or attention_fd and attend, the backend does as `backend`
-/// says.
+/// entry_of, claim_delay (a constant), attention_fd and attend, or settle, the backend does as
+/// `backend` says.
 template <class Session>
 class session_backend final : public backend {
  public:
@@ -87,6 +87,13 @@ class session_backend final : public backend {
       session_->attend();
     } else {
       backend::attend();
+    }
+  }
+  void settle(time_point deadline) override {
+    if constexpr (requires { &Session::settle; }) {
+      session_->settle(deadline);
+    } else {
+      backend::settle(deadline);
     }
   }
   void close() override { session_->close(); }

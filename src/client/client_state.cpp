@@ -162,6 +162,7 @@ void client_state::say_farewell() {
   for (auto now = lease_clock::now(); now < until && !done.finished(); now = lease_clock::now()) {
     done.wait_for(until - now);
   }
+  inside_->store->settle(until);
 }
 
 void client_state::ensure_alive() const {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <thread>
 #include <vector>
 
 // What a network may do between a client and some of its nodes, in the middle of everything. Whatever
@@ -308,6 +309,32 @@ TEST(Minority, ThatBeginsToStandStillIsNotWaitedFor) {
   for (const std::size_t node : {1U, 2U}) nodes[node].resume();
   EXPECT_TRUE(nothing_is_left(nodes));
   EXPECT_TRUE(lock.try_acquire());
+}
+
+TEST(Minority, ThatIsBehindHearsOfAllReleasesBeforeTheClientIsGone) {
+  redis_quorum nodes(3);
+  nodes.initialise();
+  auto options = quick();
+  options.request_timeout = 5s;
+  std::optional<client> store = open_to_all(nodes.address(), options);
+  std::vector<lease> all;
+
+  nodes[1].pause();
+  // More than a server reads at once: it answers the first bids before it has seen a release.
+  for (int i = 0; i < 100; ++i) {
+    all.push_back(mutex{*store, "door-" + std::to_string(i), lasting(60s)}.acquire());
+  }
+  for (lease& each : all) EXPECT_EQ(each.release(), release_result::released);
+  background<bool> closing([&] {
+    all.clear();
+    store.reset();
+    return true;
+  });
+  std::this_thread::sleep_for(50ms);
+  nodes[1].resume();
+
+  EXPECT_TRUE(closing.get());
+  EXPECT_TRUE(nothing_is_left(nodes));
 }
 
 TEST(Minority, ThatIsGoneIsNotWaitedFor) {

@@ -224,6 +224,32 @@ void session::describe() {
   }
 }
 
+bool session::stragglers() {
+  node_set there = 0;
+  {
+    const base::mutex_lock lock(mutex_);
+    if (working_ || !to_do_.empty()) return true;
+    there = machine_.nodes().reachable();
+  }
+  for (node_number node = 0; node < members_.size(); ++node) {
+    if ((there & only(node)) != 0 && members_[node]->unfinished()) return true;
+  }
+  return false;
+}
+
+void session::settle(time_point deadline) {
+  // A node that is behind has a bid of ours and its farewell in the same connection, unread. It answers
+  // the bid, finds that nobody is there any more, and drops the rest.
+  constexpr duration look_again = std::chrono::milliseconds{1};
+  const auto alive = shared_from_this();
+  backend_api::drive_ticket never;
+  for (time_point now = lease_clock::now(); now < deadline && stragglers();
+       now = lease_clock::now()) {
+    const auto outcome = hearing_.drive(never, std::min(deadline, now + look_again));
+    if (outcome == backend_api::drive_outcome::not_driven) return;
+  }
+}
+
 void session::close() {
   for (const auto& each : members_) each->close();
   if (timer_) pump_->dismiss(timer_->number);

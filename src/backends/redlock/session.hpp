@@ -65,6 +65,8 @@ class session final : public std::enable_shared_from_this<session>,
     const auto alive = shared_from_this();
     hearing_.attend();
   }
+  /// A majority answers for all; here the others are waited for that have not heard everything yet.
+  void settle(time_point deadline) SALLYPORT_EXCLUDES(mutex_);
   void close();
 
   // member_listener
@@ -88,6 +90,8 @@ class session final : public std::enable_shared_from_this<session>,
   void ring() noexcept override { pump_->ring(); }
   [[nodiscard]] backend_api::urgency unfinished() override SALLYPORT_EXCLUDES(mutex_);
 
+  /// Some node that is there has not answered all that it was told.
+  [[nodiscard]] bool stragglers() SALLYPORT_EXCLUDES(mutex_);
   base::result<std::monostate> connect(const backend_api::open_request& request);
   void wait_for_majority();
   void describe() SALLYPORT_EXCLUDES(mutex_);
