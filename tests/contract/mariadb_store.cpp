@@ -36,8 +36,8 @@ setup chosen() {
   kit::mariadb_options how;
   if (name == "tls") {
     made.files = std::make_unique<kit::certificates>();
-    how.tls = kit::mariadb_tls{made.files->server.certificate, made.files->server.key,
-                               made.files->authority};
+    how.tls =
+        kit::sql_tls{made.files->server.certificate, made.files->server.key, made.files->authority};
   }
   made.server = std::make_unique<kit::mariadb_server>(how);
   made.begin = made.server->address();

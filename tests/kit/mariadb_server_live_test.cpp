@@ -23,7 +23,7 @@ TEST(MariadbServer, KeepsWhatWasCommittedOverStopAndKill) {
   EXPECT_FALSE(server.running());
   server.start();
 
-  EXPECT_EQ(server.rows("SELECT n FROM kept ORDER BY n"), (mariadb_rows{{"1"}, {"2"}}));
+  EXPECT_EQ(server.rows("SELECT n FROM kept ORDER BY n"), (sql_rows{{"1"}, {"2"}}));
 }
 
 TEST(MariadbServer, TellsErrorsAndWaitsForResults) {
@@ -35,7 +35,7 @@ TEST(MariadbServer, TellsErrorsAndWaitsForResults) {
   EXPECT_EQ(one.value("SELECT GET_LOCK('a', 10)"), "1");
   other.begin("SELECT GET_LOCK('a', 10)");
   one.rows("SELECT RELEASE_LOCK('a')");
-  EXPECT_EQ(other.result(), (mariadb_rows{{"1"}}));
+  EXPECT_EQ(other.result(), (sql_rows{{"1"}}));
   EXPECT_THROW((mariadb_probe{{.port = 1}}), kit_error);
 }
 
@@ -54,7 +54,7 @@ TEST(MariadbServer, StandsStillAndHasAClockOfItsOwn) {
   server.pause();
   probe.begin("SELECT 7");
   server.resume();
-  EXPECT_EQ(probe.result(), (mariadb_rows{{"7"}}));
+  EXPECT_EQ(probe.result(), (sql_rows{{"7"}}));
 }
 
 }  // namespace

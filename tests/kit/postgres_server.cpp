@@ -1,6 +1,5 @@
 #include "tests/kit/postgres_server.hpp"
 
-#include "tests/kit/shifted_clock.hpp"
 #include "tests/kit/unprivileged.hpp"
 
 #include <algorithm>
@@ -64,8 +63,8 @@ void postgres_probe::begin(const std::string& sql) {
   }
 }
 
-postgres_rows postgres_probe::result() {
-  postgres_rows all;
+sql_rows postgres_probe::result() {
+  sql_rows all;
   std::string error;
   while (PGresult* const one = PQgetResult(handle_->connection)) {
     const auto status = PQresultStatus(one);
@@ -86,26 +85,23 @@ postgres_rows postgres_probe::result() {
   return all;
 }
 
-postgres_rows postgres_probe::rows(const std::string& sql) {
-  begin(sql);
-  return result();
-}
-
-std::string postgres_probe::value(const std::string& sql) {
-  const postgres_rows all = rows(sql);
-  return all.empty() || all.front().empty() ? "" : all.front().front();
-}
-
 int postgres_probe::process() const { return PQbackendPID(handle_->connection); }
 
 std::string postgres_server::address_at(std::uint16_t port) {
   return "postgres://postgres@127.0.0.1:" + std::to_string(port) + "/postgres";
 }
 
+std::unique_ptr<sql_probe> postgres_server::connect() const {
+  return std::make_unique<postgres_probe>(address());
+}
+
 postgres_server::postgres_server(postgres_options options)
-    : options_(std::move(options)),
-      folder_("pg", options_.on_disk ? std::filesystem::temp_directory_path() : in_memory()) {
-  give_away(folder_.path());
+    : sql_server({.name = "PostgreSQL",
+                  .program = program("postgres"),
+                  .clean_end = SIGINT},  // "fast": clients are sent away
+                 "pg", options.on_disk ? std::filesystem::temp_directory_path() : in_memory(),
+                 options.clock),
+      options_(std::move(options)) {
   if (options_.replica_of != 0) {
     copy_data();
   } else {
@@ -115,77 +111,51 @@ postgres_server::postgres_server(postgres_options options)
 }
 
 void postgres_server::copy_data() {
-  child_process copied{
-      {.program = program("pg_basebackup"),
-       .called_as = {},
-       .arguments = {"--pgdata=" + (folder_.path() / "data").string(), "--host=127.0.0.1",
-                     "--port=" + std::to_string(options_.replica_of), "--username=postgres",
-                     "--checkpoint=fast", "--no-sync", "--write-recovery-conf"},
-       .environment = {"LC_ALL=C", "TZ=UTC"},
-       .folder = folder_.path(),
-       .log = folder_.path() / "copy.log",
-       .run_as = not_root()}};
-  if (copied.wait_for_end() != 0) throw kit_error("pg_basebackup failed\n" + copied.log_tail());
+  prepare(program("pg_basebackup"),
+          {"--pgdata=" + (folder() / "data").string(), "--host=127.0.0.1",
+           "--port=" + std::to_string(options_.replica_of), "--username=postgres",
+           "--checkpoint=fast", "--no-sync", "--write-recovery-conf"},
+          "pg_basebackup failed");
 }
 
 void postgres_server::make_data() {
-  const auto data = folder_.path() / "data";
-  child_process made{
-      {.program = program("initdb"),
-       .called_as = {},
-       .arguments = {"--pgdata=" + data.string(), "--auth=trust", "--username=postgres",
-                     "--no-sync", "--no-instructions", "--encoding=" + options_.encoding,
-                     "--locale=C", "--wal-segsize=1"},
-       .environment = {"LC_ALL=C", "TZ=UTC"},
-       .folder = folder_.path(),
-       .log = folder_.path() / "initdb.log",
-       .run_as = not_root()}};
-  if (made.wait_for_end() != 0) throw kit_error("initdb failed\n" + made.log_tail());
+  const auto data = folder() / "data";
+  prepare(program("initdb"),
+          {"--pgdata=" + data.string(), "--auth=trust", "--username=postgres", "--no-sync",
+           "--no-instructions", "--encoding=" + options_.encoding, "--locale=C", "--wal-segsize=1"},
+          "initdb failed");
   std::ofstream hba(data / "pg_hba.conf", std::ios::trunc);
   for (const std::string& each : options_.hba) hba << each << '\n';
   hba << "local all all trust\nhost all all 127.0.0.1/32 trust\n"
          "local replication all trust\nhost replication all 127.0.0.1/32 trust\n";
   hba.close();
-  if (options_.tls) {
-    // A key that others may read is refused.
-    const auto key = folder_.path() / "server.key";
-    std::filesystem::copy_file(options_.tls->key, key);
-    std::filesystem::permissions(key, std::filesystem::perms::owner_read);
-    give_away(key);
-    for (const auto& [from, to] : {std::pair{options_.tls->certificate, "server.crt"},
-                                   {options_.tls->authority, "ca.crt"}}) {
-      std::filesystem::copy_file(from, folder_.path() / to);
-      give_away(folder_.path() / to);
-    }
-  }
+  if (options_.tls) keep(*options_.tls);
 }
 
 postgres_server::~postgres_server() {
-  if (process_ && process_->running()) {
+  if (process() != nullptr && process()->running()) {
     for (const pid_t each : processes()) ::kill(each, SIGCONT);
     // At once, but with time to remove its shared memory.
-    process_->signal(SIGQUIT);
-    if (!process_->wait_for_end()) process_->kill();
+    process()->signal(SIGQUIT);
+    if (!process()->wait_for_end()) process()->kill();
   }
-  remove_shared_memory(folder_.path() / "data");
+  remove_shared_memory(folder() / "data");
 }
 
 std::vector<pid_t> postgres_server::processes() const {
   std::vector<pid_t> all;
-  if (!process_) return all;
-  all.push_back(process_->pid());
-  const std::string path = "/proc/" + std::to_string(process_->pid()) + "/task/" +
-                           std::to_string(process_->pid()) + "/children";
+  if (process() == nullptr) return all;
+  all.push_back(process()->pid());
+  const std::string path = "/proc/" + std::to_string(process()->pid()) + "/task/" +
+                           std::to_string(process()->pid()) + "/children";
   std::ifstream children(path);
   for (pid_t each = 0; children >> each;) all.push_back(each);
   return all;
 }
 
-void postgres_server::start() {
-  if (running()) throw kit_error("the server runs already");
-  std::vector<std::string> arguments{"-D", (folder_.path() / "data").string(),
-                                     "-p", std::to_string(port()),
-                                     "-k", folder_.path().string()};
+std::vector<std::string> postgres_server::arguments() const {
+  std::vector<std::string> all{
+      "-D", (folder() / "data").string(), "-p", std::to_string(port()), "-k", folder().string()};
   std::vector<std::string> settings{
       "dynamic_shared_memory_type=mmap",  // in its folder: a killed server leaves nothing elsewhere
       "listen_addresses=127.0.0.1",
@@ -203,45 +173,18 @@ void postgres_server::start() {
   }
   settings.insert(settings.end(), options_.settings.begin(), options_.settings.end());
   for (const std::string& each : settings) {
-    arguments.emplace_back("-c");
-    arguments.push_back(each);
+    all.emplace_back("-c");
+    all.push_back(each);
   }
-  std::vector<std::string> environment{"LC_ALL=C", "TZ=UTC"};
-  if (options_.clock != nullptr) {
-    for (const std::string& each : options_.clock->environment()) environment.push_back(each);
-  }
-  process_ = std::make_unique<child_process>(child_options{.program = program("postgres"),
-                                                           .called_as = {},
-                                                           .arguments = std::move(arguments),
-                                                           .environment = std::move(environment),
-                                                           .folder = folder_.path(),
-                                                           .log = folder_.path() / "log",
-                                                           .run_as = not_root()});
-  wait_until_ready();
-}
-
-void postgres_server::wait_until_ready() {
-  const bool ready = eventually([&] {
-    if (!process_->running()) return true;  // no use in waiting on
-    return value("SELECT 1") == "1";
-  });
-  if (!ready || !process_->running()) {
-    throw kit_error("PostgreSQL does not answer\n" + process_->log_tail());
-  }
-}
-
-void postgres_server::stop() {
-  // "Fast": clients are sent away.
-  process_->signal(SIGINT);
-  if (!process_->wait_for_end()) throw kit_error("PostgreSQL does not stop\n" + log_tail());
+  return all;
 }
 
 void postgres_server::kill() {
   // One that stands still starts no further processes.
-  process_->pause();
+  process()->pause();
   const std::vector<pid_t> all = processes();
   for (const pid_t each : all) ::kill(each, SIGKILL);
-  process_->kill();
+  process()->kill();
   // The next server refuses to start while any of them is left.
   const bool gone = eventually([&] { return std::ranges::all_of(all, &has_ended); });
   if (!gone) throw kit_error("PostgreSQL's processes do not end");
@@ -253,16 +196,6 @@ void postgres_server::pause() {
 
 void postgres_server::resume() {
   for (const pid_t each : processes()) ::kill(each, SIGCONT);
-}
-
-bool postgres_server::running() { return process_ && process_->running(); }
-
-postgres_rows postgres_server::rows(const std::string& sql) const {
-  return postgres_probe{address()}.rows(sql);
-}
-
-std::string postgres_server::value(const std::string& sql) const {
-  return postgres_probe{address()}.value(sql);
 }
 
 pgbouncer::pgbouncer(const postgres_server& server, const std::string& mode, int connections)

@@ -23,7 +23,7 @@ TEST(PostgresServer, KeepsWhatWasCommittedOverStopAndKill) {
   EXPECT_FALSE(server.running());
   server.start();
 
-  EXPECT_EQ(server.rows("SELECT n FROM kept ORDER BY n"), (postgres_rows{{"1"}, {"2"}}));
+  EXPECT_EQ(server.rows("SELECT n FROM kept ORDER BY n"), (sql_rows{{"1"}, {"2"}}));
 }
 
 TEST(PostgresServer, TellsErrorsAndWaitsForResults) {
@@ -55,7 +55,7 @@ TEST(PostgresServer, StandsStillAndHasAClockOfItsOwn) {
   server.pause();
   probe.begin("SELECT 7");
   server.resume();
-  EXPECT_EQ(probe.result(), (postgres_rows{{"7"}}));
+  EXPECT_EQ(probe.result(), (sql_rows{{"7"}}));
 }
 
 TEST(Pgbouncer, HandsOutTransactions) {

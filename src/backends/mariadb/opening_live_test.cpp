@@ -245,7 +245,7 @@ TEST(OpeningMySql, IsSaidToBeUntestedOnce) {
 TEST(OpeningWithTls, ChecksCertificates) {
   const kit::certificates files;
   const mariadb_server server{
-      {.tls = kit::mariadb_tls{files.server.certificate, files.server.key, files.authority}}};
+      {.tls = kit::sql_tls{files.server.certificate, files.server.key, files.authority}}};
   server.rows("CREATE USER secured REQUIRE SUBJECT '/CN=sallyport-client'");
   server.rows("GRANT ALL ON test.* TO secured");
   const auto address = [&](const std::string& user, const std::string& host,
@@ -271,8 +271,8 @@ TEST(OpeningWithTls, ChecksCertificates) {
 
 TEST(OpeningWithTls, IsRefusedWhereTheNameIsAnothersOrTheServerHasNone) {
   const kit::certificates files;
-  const mariadb_server wrong{{.tls = kit::mariadb_tls{files.wrong_host.certificate,
-                                                      files.wrong_host.key, files.authority}}};
+  const mariadb_server wrong{
+      {.tls = kit::sql_tls{files.wrong_host.certificate, files.wrong_host.key, files.authority}}};
   const mariadb_server plain;
   const auto opening = [&](const mariadb_server& server) {
     return error_of([&] {

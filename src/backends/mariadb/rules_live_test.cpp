@@ -130,7 +130,7 @@ TEST(Rules, DoNotDependOnTheSessionsIsolation) {
   ASSERT_TRUE(row_is_waited_for(server));
   other.rows("COMMIT");
 
-  EXPECT_EQ(strict.result(), (kit::mariadb_rows{{"{3}"}})) << "held";
+  EXPECT_EQ(strict.result(), (kit::sql_rows{{"{3}"}})) << "held";
 }
 
 TEST(Rules, ReadTheClockAfterTheWaitForTheName) {

@@ -232,7 +232,7 @@ TEST(OpeningWithTls, ChecksCertificatesAsLibpqDoes) {
   const kit::certificates files;
   const postgres_server server{
       {.hba = {"hostssl all all 127.0.0.1/32 cert"},
-       .tls = kit::postgres_tls{files.server.certificate, files.server.key, files.authority}}};
+       .tls = kit::sql_tls{files.server.certificate, files.server.key, files.authority}}};
   const auto key = server.folder() / "client.key";
   std::filesystem::copy_file(files.client.key, key);
   std::filesystem::permissions(key, std::filesystem::perms::owner_read);
