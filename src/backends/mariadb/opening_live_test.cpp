@@ -1,9 +1,9 @@
 #include "backends/mariadb/test_live_store.hpp"
+#include "backends/sql/test_live_opening.hpp"
 #include "base/log.hpp"
 #include "tests/kit/certificates.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,53 +13,6 @@
 // Who is let in, what is made on first use, and what the others are told.
 namespace sallyport::mariadb_live {
 namespace {
-
-class Opening : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    server_ = std::make_unique<mariadb_server>();
-    server_->rows("CREATE USER locked IDENTIFIED BY 'open sesame'");
-    server_->rows("GRANT ALL ON test.* TO locked");
-    server_->rows("CREATE USER app");
-  }
-  static void TearDownTestSuite() { server_.reset(); }
-
-  static void run_script(const std::string& script) {
-    mariadb_probe{{.port = server_->port()}}.script(script);
-  }
-
-  static std::unique_ptr<mariadb_server> server_;
-};
-std::unique_ptr<mariadb_server> Opening::server_;
-
-TEST_F(Opening, ByManyAtOnceMakesTheTablesOnce) {
-  const std::string address = server_->address() + "?prefix=many_";
-  std::vector<std::unique_ptr<background<bool>>> all;
-  all.reserve(12);
-  for (int i = 0; i < 12; ++i) {
-    all.push_back(std::make_unique<background<bool>>([&, i] {
-      mutex lock{open(address), "door " + std::to_string(i % 3), lasting()};
-      auto held = lock.acquire();
-      return held.release() == release_result::released;
-    }));
-  }
-
-  for (auto& each : all) EXPECT_TRUE(each->get());
-  EXPECT_EQ(server_->value("SELECT COUNT(*) FROM many_state"), "1");
-  EXPECT_EQ(server_->value("SELECT COUNT(*) FROM many_stripe"), "1024");
-}
-
-TEST_F(Opening, RefusesSomebodyElsesTableAndDoesNotHarmIt) {
-  server_->rows("CREATE TABLE other_lock (door TEXT)");
-  server_->rows("INSERT INTO other_lock VALUES ('mine')");
-
-  const auto refused = error_of([&] { open(server_->address() + "?prefix=other_"); });
-
-  EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("not Sallyport's")) << refused.words;
-  EXPECT_EQ(server_->value("SELECT door FROM other_lock"), "mine");
-  EXPECT_EQ(server_->rows("SHOW TABLES LIKE 'other\\_%'").size(), 1U);
-}
 
 TEST_F(Opening, RefusesSomebodyElsesProcedureAndDoesNotHarmIt) {
   server_->rows("CREATE PROCEDURE works_settle() SELECT 7");
@@ -71,41 +24,14 @@ TEST_F(Opening, RefusesSomebodyElsesProcedureAndDoesNotHarmIt) {
   EXPECT_EQ(server_->value("CALL works_settle()"), "7");
 }
 
-TEST_F(Opening, RefusesATableThatLooksLikeItsVersionAndIsNot) {
-  server_->rows("CREATE TABLE false_state (one INT, version TEXT, store TEXT)");
+TEST_F(Opening, WithoutAnyRightInTheDatabaseSaysWhatAnAdministratorRuns) {
+  server_->rows("CREATE USER outsider");
 
-  const auto refused = error_of([&] { open(server_->address() + "?prefix=false_"); });
+  const auto refused =
+      error_of([&] { open(with_user(*server_, "outsider", in_space("for_outsider"))); });
 
-  EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("not Sallyport's")) << refused.words;
-}
-
-TEST_F(Opening, RefusesAnotherVersion) {
-  open(server_->address() + "?prefix=later_");
-  server_->rows("UPDATE later_state SET version = 99");
-
-  const auto refused = error_of([&] { open(server_->address() + "?prefix=later_"); });
-
-  EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("version 99")) << refused.words;
-}
-
-TEST_F(Opening, WithoutTheRightToMakeTablesSaysWhatAnAdministratorRuns) {
-  const std::string address = with_user(*server_, "app", "?prefix=for_app_");
-  const auto outside = error_of([&] { open(address); });
-  EXPECT_EQ(outside.code, errc::store_refused);
-  EXPECT_TRUE(outside.says("sallyport schema")) << outside.words;
-  server_->rows("CREATE TABLE theirs (n INT)");
-  server_->rows("GRANT SELECT ON test.theirs TO app");
-
-  const auto refused = error_of([&] { open(address); });
   EXPECT_EQ(refused.code, errc::store_refused);
   EXPECT_TRUE(refused.says("sallyport schema")) << refused.words;
-
-  run_script(client::schema(address));
-  mutex lock{open(address), "door", lasting()};
-  auto held = lock.acquire();
-  EXPECT_EQ(held.release(), release_result::released);
 }
 
 TEST_F(Opening, WithoutTheRightToMakeProceduresSaysSo) {
@@ -119,18 +45,6 @@ TEST_F(Opening, WithoutTheRightToMakeProceduresSaysSo) {
   EXPECT_TRUE(refused.says("CREATE ROUTINE")) << refused.words;
   // Who may goes on from there.
   EXPECT_EQ(error_of([&] { open(server_->address() + "?prefix=half_made_"); }).words, "");
-}
-
-TEST_F(Opening, MissingRightsAreTheServersOwnWord) {
-  const std::string address = with_user(*server_, "app", "?prefix=half_");
-  run_script(client::schema(address));
-  server_->rows("REVOKE INSERT ON test.half_lock FROM app");
-
-  mutex lock{open(address), "door", lasting()};
-  const auto refused = error_of([&] { static_cast<void>(lock.acquire()); });
-
-  EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("1142")) << refused.words;
 }
 
 TEST_F(Opening, TakesPasswordsFromFilesAndTellsNobody) {
@@ -169,18 +83,9 @@ TEST_F(Opening, RefusesBadAddressesWithoutRepeatingSecrets) {
   }
 }
 
-TEST_F(Opening, SaysThatADatabaseIsNotThere) {
-  const auto refused = error_of(
-      [&] { open("mariadb://root@127.0.0.1:" + std::to_string(server_->port()) + "/nowhere"); });
-
-  EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("1049")) << refused.words;
-}
-
 TEST_F(Opening, AReadOnlyServerIsUnavailable) {
   open(with_user(*server_, "root", "?prefix=for_reader_"));
-  server_->rows("CREATE USER reader");
-  server_->rows("GRANT ALL ON test.* TO reader");
+  make_user(*server_, "reader");
   auto options = quick();
   options.store_patience = 300ms;
   mutex lock{open(with_user(*server_, "reader", "?prefix=for_reader_"), options), "door",
@@ -193,35 +98,6 @@ TEST_F(Opening, AReadOnlyServerIsUnavailable) {
   EXPECT_EQ(refused.code, errc::unavailable);
   EXPECT_TRUE(refused.says("1290")) << refused.words;
   EXPECT_TRUE(lock.try_acquire());
-}
-
-TEST_F(Opening, LeavesTheProgramsSignalsAsTheyWere) {
-  struct sigaction before {};
-  sigaction(SIGPIPE, nullptr, &before);
-
-  open(server_->address() + "?prefix=signals_");
-
-  struct sigaction after {};
-  sigaction(SIGPIPE, nullptr, &after);
-  EXPECT_EQ(before.sa_handler, after.sa_handler);
-}
-
-TEST_F(Opening, KeepsNamesApartThatOtherCollationsWouldMerge) {
-  const auto store = open(server_->address() + "?prefix=names_");
-  std::vector<lease> all;
-  for (const std::string& name :
-       {std::string("door"), std::string("Door"), std::string("door "), std::string("do\xc3\xb6r"),
-        std::string("doo\xcc\x88r"),
-        std::string("d\xc3\x98"
-                    "r"),
-        std::string(255, 'x'), std::string(254, 'x'), std::string("it's `a` \"name\" \\ %_")}) {
-    mutex lock{store, name, lasting()};
-    auto held = lock.try_acquire();
-    ASSERT_TRUE(held) << name;
-    all.push_back(std::move(*held));
-  }
-
-  EXPECT_EQ(server_->value("SELECT MAX(LENGTH(name)) FROM names_lock"), "255");
 }
 
 TEST(OpeningMySql, IsSaidToBeUntestedOnce) {
@@ -288,3 +164,45 @@ TEST(OpeningWithTls, IsRefusedWhereTheNameIsAnothersOrTheServerHasNone) {
 
 }  // namespace
 }  // namespace sallyport::mariadb_live
+
+namespace sallyport::sql_live {
+
+std::unique_ptr<sql_server> start_server_with_users() {
+  auto server = start_server();
+  server->rows("CREATE USER locked IDENTIFIED BY 'open sesame'");
+  server->rows("GRANT ALL ON test.* TO locked");
+  server->rows("CREATE USER app");
+  // Who may do nothing at all in a database does not even come in.
+  server->rows("CREATE TABLE theirs (n INT)");
+  server->rows("GRANT SELECT ON test.theirs TO app");
+  return server;
+}
+
+void run_script(const sql_server& server, const std::string& script) {
+  kit::mariadb_probe{{.port = server.port()}}.script(script);
+}
+
+void make_space(const sql_server& /*server*/, const std::string& /*space*/) {}
+
+std::size_t count_tables(const sql_server& server, const std::string& space) {
+  return server.rows("SHOW TABLES LIKE '" + space + "\\_%'").size();
+}
+
+testing::AssertionResult made_once(const sql_server& server, const std::string& space) {
+  const std::string states = server.value("SELECT COUNT(*) FROM " + table("state", space));
+  const std::string stripes = server.value("SELECT COUNT(*) FROM " + table("stripe", space));
+  if (states == "1" && stripes == "1024") return testing::AssertionSuccess();
+  return testing::AssertionFailure() << states << " states and " << stripes << " stripes";
+}
+
+const error_words& errors() {
+  static const error_words all{
+      .missing_right = "1142", .no_such_database = "1049", .strange_state = "not Sallyport's"};
+  return all;
+}
+
+std::string address_of_nowhere(const sql_server& server) {
+  return "mariadb://root@127.0.0.1:" + std::to_string(server.port()) + "/nowhere";
+}
+
+}  // namespace sallyport::sql_live

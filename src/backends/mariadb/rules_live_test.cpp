@@ -1,18 +1,66 @@
 #include "backends/mariadb/test_live_store.hpp"
+#include "backends/sql/test_live_rules.hpp"
 #include "base/random.hpp"
 
-#include <memory>
 #include <string>
-#include <vector>
 
-// The procedures, called by many at random: what must hold is looked at by the server itself, inside of
-// each transaction that changes a lock.
+// What the procedures see of others who change the same name, and what they are called with at random.
 namespace sallyport::mariadb_live {
 namespace {
 
-/// Triggers that refuse what must not be, and write down every grant in the order in which the name's
-/// grants were made.
-void set_watchman(const mariadb_server& server) {
+TEST(Rules, DoNotDependOnTheSessionsIsolation) {
+  const mariadb_server server;
+  open(server.address());
+  mariadb_probe strict{{.port = server.port()}};
+  mariadb_probe other{{.port = server.port()}};
+  strict.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ");
+  const auto acquire = [](const std::string& holder) {
+    return "CALL sallyport_acquire('door', UNHEX(MD5('" + holder +
+           "')), 1, 0, 60000, 3000, 9000, 0, 0, 1, 1, 0, 7, '', '', '')";
+  };
+
+  // It waits for the name, and what it then reads is what the other one did meanwhile.
+  other.rows("START TRANSACTION");
+  other.rows("SELECT * FROM sallyport_stripe WHERE id = " + stripe_of("door") + " FOR UPDATE");
+  other.rows(
+      "INSERT INTO sallyport_lock VALUES ('door', 0, 'x', 0, 1, 0, 0, 1, 1, 1, 9000000000000000, "
+      "0, 0, "
+      "0, "
+      "'', '', '')");
+  strict.begin(acquire("late"));
+  ASSERT_TRUE(row_is_waited_for(server));
+  other.rows("COMMIT");
+
+  EXPECT_EQ(strict.result(), (kit::sql_rows{{"{3}"}})) << "held";
+}
+
+TEST(Rules, ReadTheClockAfterTheWaitForTheName) {
+  const mariadb_server server;
+  open(server.address());
+  mariadb_probe keeper{{.port = server.port()}};
+  mariadb_probe late{{.port = server.port()}};
+
+  keeper.rows("START TRANSACTION");
+  keeper.rows("SELECT * FROM sallyport_stripe WHERE id = " + stripe_of("door") + " FOR UPDATE");
+  late.begin(
+      "CALL sallyport_acquire('door', UNHEX(MD5('1')), 1, 0, 60000, 3000, 9000, 0, 0, 1, 1, 0, 7, "
+      "'', '', '')");
+  ASSERT_TRUE(row_is_waited_for(server));
+  const std::string before =
+      server.value("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))");
+  keeper.rows("COMMIT");
+  late.result();
+
+  EXPECT_EQ(server.value("SELECT since > " + before + " FROM sallyport_lock"), "1")
+      << "the clock was read before the name was had";
+}
+
+}  // namespace
+}  // namespace sallyport::mariadb_live
+
+namespace sallyport::sql_live {
+
+void set_watchman(const sql_server& server) {
   server.rows(
       "CREATE TABLE history (n BIGINT AUTO_INCREMENT PRIMARY KEY, name VARBINARY(255), mode INT, "
       "first_token BIGINT, last_token BIGINT)");
@@ -73,86 +121,6 @@ std::string random_call(base::random& random) {
   }
 }
 
-TEST(Rules, HoldWhateverManyDoAtOnce) {
-  const mariadb_server server;
-  open(server.address());
-  set_watchman(server);
-  std::vector<std::unique_ptr<background<int>>> all;
+std::string word_for_deadlock() { return "Deadlock"; }
 
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-    all.push_back(std::make_unique<background<int>>([&server, seed] {
-      base::random random(seed);
-      mariadb_probe probe{{.port = server.port()}};
-      int refused = 0;
-      for (int i = 0; i < 400; ++i) {
-        try {
-          probe.rows(random_call(random));
-        } catch (const kit::kit_error& error) {
-          // Which the client repeats.
-          if (std::string_view(error.what()).find("Deadlock") == std::string_view::npos) throw;
-          ++refused;
-        }
-      }
-      return refused;
-    }));
-  }
-  for (auto& each : all) EXPECT_LE(each->get(), 20);
-
-  // Tokens grow from grant to grant of a name, and blocks do not meet.
-  EXPECT_GT(std::stoi(server.value("SELECT COUNT(*) FROM history")), 100);
-  EXPECT_EQ(
-      server.value("SELECT COUNT(*) FROM (SELECT first_token, LAG(last_token) OVER (PARTITION BY "
-                   "name ORDER BY n) AS before_it FROM history) h WHERE first_token <= before_it"),
-      "0");
-  EXPECT_TRUE(nothing_is_left(server));
-}
-
-TEST(Rules, DoNotDependOnTheSessionsIsolation) {
-  const mariadb_server server;
-  open(server.address());
-  mariadb_probe strict{{.port = server.port()}};
-  mariadb_probe other{{.port = server.port()}};
-  strict.rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ");
-  const auto acquire = [](const std::string& holder) {
-    return "CALL sallyport_acquire('door', UNHEX(MD5('" + holder +
-           "')), 1, 0, 60000, 3000, 9000, 0, 0, 1, 1, 0, 7, '', '', '')";
-  };
-
-  // It waits for the name, and what it then reads is what the other one did meanwhile.
-  other.rows("START TRANSACTION");
-  other.rows("SELECT * FROM sallyport_stripe WHERE id = " + stripe_of("door") + " FOR UPDATE");
-  other.rows(
-      "INSERT INTO sallyport_lock VALUES ('door', 0, 'x', 0, 1, 0, 0, 1, 1, 1, 9000000000000000, "
-      "0, 0, "
-      "0, "
-      "'', '', '')");
-  strict.begin(acquire("late"));
-  ASSERT_TRUE(row_is_waited_for(server));
-  other.rows("COMMIT");
-
-  EXPECT_EQ(strict.result(), (kit::sql_rows{{"{3}"}})) << "held";
-}
-
-TEST(Rules, ReadTheClockAfterTheWaitForTheName) {
-  const mariadb_server server;
-  open(server.address());
-  mariadb_probe keeper{{.port = server.port()}};
-  mariadb_probe late{{.port = server.port()}};
-
-  keeper.rows("START TRANSACTION");
-  keeper.rows("SELECT * FROM sallyport_stripe WHERE id = " + stripe_of("door") + " FOR UPDATE");
-  late.begin(
-      "CALL sallyport_acquire('door', UNHEX(MD5('1')), 1, 0, 60000, 3000, 9000, 0, 0, 1, 1, 0, 7, "
-      "'', '', '')");
-  ASSERT_TRUE(row_is_waited_for(server));
-  const std::string before =
-      server.value("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))");
-  keeper.rows("COMMIT");
-  late.result();
-
-  EXPECT_EQ(server.value("SELECT since > " + before + " FROM sallyport_lock"), "1")
-      << "the clock was read before the name was had";
-}
-
-}  // namespace
-}  // namespace sallyport::mariadb_live
+}  // namespace sallyport::sql_live

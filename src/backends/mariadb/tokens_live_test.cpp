@@ -1,8 +1,10 @@
 #include "backends/mariadb/test_live_store.hpp"
 
 #include <algorithm>
-#include <memory>
-#include <vector>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 
 // Tokens are drawn by whoever has the name, and do not come again after a crash.
 namespace sallyport::mariadb_live {
@@ -51,31 +53,6 @@ TEST(Tokens, OfOtherNamesAreNotWaitedFor) {
   holder.rows("COMMIT");
 }
 
-TEST(Tokens, GrowForEveryoneWhoEnters) {
-  const mariadb_server server;
-  std::vector<std::unique_ptr<background<std::vector<std::uint64_t>>>> all;
-  std::vector<std::uint64_t> order;
-  all.reserve(4);
-  for (int i = 0; i < 4; ++i) {
-    all.push_back(std::make_unique<background<std::vector<std::uint64_t>>>([&] {
-      mutex lock{open(server.address()), "door", lasting()};
-      std::vector<std::uint64_t> mine;
-      for (int turn = 0; turn < 25; ++turn) {
-        auto held = lock.acquire();
-        order.push_back(held.token().value());  // guarded by the lock itself
-        mine.push_back(held.token().value());
-      }
-      return mine;
-    }));
-  }
-  for (auto& each : all) EXPECT_EQ(each->get().size(), 25U);
-
-  EXPECT_EQ(order.size(), 100U);
-  EXPECT_TRUE(std::ranges::is_sorted(order));
-  EXPECT_EQ(std::ranges::adjacent_find(order), order.end());
-  EXPECT_TRUE(nothing_is_left(server));
-}
-
 TEST(AfterACrash, TokensDoNotComeAgain) {
   mariadb_server server;
   std::uint64_t largest = 0;
@@ -91,30 +68,6 @@ TEST(AfterACrash, TokensDoNotComeAgain) {
       server.start();
     }
   }
-}
-
-TEST(AfterACrash, LocksAndPlacesAreStillThere) {
-  mariadb_server server;
-  mutex held_lock{open(server.address()), "door", lasting()};
-  mutex wanted_lock{open(server.address()), "door", lasting()};
-  auto held = held_lock.acquire();
-  waiter next(wanted_lock);
-  ASSERT_TRUE(waiters_become(server, 1));
-
-  server.kill();
-  server.start();
-
-  EXPECT_EQ(server.value("SELECT COUNT(*) FROM sallyport_lock"), "1");
-  mutex other{open(server.address()), "door", lasting()};
-  EXPECT_FALSE(other.try_acquire());
-  EXPECT_TRUE(held.valid());
-  const auto token = held.token();
-  EXPECT_EQ(held.release(), release_result::released);
-  auto got = next.get();
-  ASSERT_TRUE(got);
-  EXPECT_GT(got->token(), token);
-  got->release();
-  EXPECT_TRUE(nothing_is_left(server));
 }
 
 TEST(Durability, IsClaimedOnlyWhereTheServerFlushes) {

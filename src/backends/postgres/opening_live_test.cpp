@@ -1,64 +1,22 @@
 #include "backends/postgres/test_live_store.hpp"
+#include "backends/sql/test_live_opening.hpp"
 #include "tests/kit/certificates.hpp"
 
 #include <cstdlib>
 #include <fstream>
 #include <memory>
-#include <vector>
+#include <string>
 
 // Who is let in, what is made on first use, and what the others are told.
 namespace sallyport::postgres_live {
 namespace {
 
-std::string with_user(const postgres_server& server, const std::string& user,
-                      const std::string& options = {}) {
-  return "postgres://" + user + "@127.0.0.1:" + std::to_string(server.port()) + "/postgres" +
-         options;
-}
+TEST_F(Opening, TakesASchemaWhoseNameHasSpaces) {
+  mutex lock{open(server_->address() + "?schema=name%20with%20spaces"), "door", lasting()};
+  auto held = lock.acquire();
 
-class Opening : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    server_ = std::make_unique<postgres_server>(
-        kit::postgres_options{.hba = {"host all locked 127.0.0.1/32 scram-sha-256"}});
-    server_->rows("CREATE ROLE locked LOGIN PASSWORD 'open sesame'");
-    server_->rows("GRANT CREATE ON DATABASE postgres TO locked");
-    server_->rows("CREATE ROLE app LOGIN");
-  }
-  static void TearDownTestSuite() { server_.reset(); }
-
-  static std::unique_ptr<postgres_server> server_;
-};
-std::unique_ptr<postgres_server> Opening::server_;
-
-TEST_F(Opening, ByManyAtOnceMakesTheSchemaOnce) {
-  const std::string address = server_->address() + "?schema=many%20at%20once";
-  std::vector<std::unique_ptr<background<bool>>> all;
-  all.reserve(12);
-  for (int i = 0; i < 12; ++i) {
-    all.push_back(std::make_unique<background<bool>>([&, i] {
-      mutex lock{open(address), "door " + std::to_string(i % 3), lasting()};
-      auto held = lock.acquire();
-      return held.release() == release_result::released;
-    }));
-  }
-
-  for (auto& each : all) EXPECT_TRUE(each->get());
-  EXPECT_EQ(server_->value("SELECT count(*) FROM \"many at once\".state"), "1");
-}
-
-TEST_F(Opening, RefusesSomebodyElsesTableAndDoesNotHarmIt) {
-  server_->rows("CREATE SCHEMA other; CREATE TABLE other.lock (door text)");
-  server_->rows("INSERT INTO other.lock VALUES ('mine')");
-
-  const auto refused = error_of([&] { open(server_->address() + "?schema=other"); });
-
-  EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("not Sallyport's")) << refused.words;
-  EXPECT_EQ(server_->value("SELECT door FROM other.lock"), "mine");
-  EXPECT_EQ(server_->value("SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = "
-                           "c.relnamespace WHERE nspname = 'other'"),
-            "1");
+  EXPECT_EQ(held.release(), release_result::released);
+  EXPECT_EQ(server_->value("SELECT count(*) FROM \"name with spaces\".state"), "1");
 }
 
 TEST_F(Opening, RefusesSomebodyElsesFunctionAndDoesNotHarmIt) {
@@ -70,43 +28,6 @@ TEST_F(Opening, RefusesSomebodyElsesFunctionAndDoesNotHarmIt) {
 
   EXPECT_EQ(refused.code, errc::store_refused);
   EXPECT_EQ(server_->value("SELECT works.draw(true)"), "7");
-}
-
-TEST_F(Opening, RefusesAnotherVersion) {
-  open(server_->address() + "?schema=later");
-  server_->rows("UPDATE later.state SET version = 99");
-
-  const auto refused = error_of([&] { open(server_->address() + "?schema=later"); });
-
-  EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("version 99")) << refused.words;
-}
-
-TEST_F(Opening, WithoutTheRightToMakeTablesSaysWhatAnAdministratorRuns) {
-  const std::string address = with_user(*server_, "app", "?schema=for_app");
-
-  const auto refused = error_of([&] { open(address); });
-  EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("sallyport schema")) << refused.words;
-
-  server_->rows(client::schema(address));
-  mutex lock{open(address), "door", lasting()};
-  auto held = lock.acquire();
-  EXPECT_EQ(held.release(), release_result::released);
-  EXPECT_EQ(error_of([] { static_cast<void>(client::schema("memory:")); }).code,
-            errc::not_supported);
-}
-
-TEST_F(Opening, MissingRightsAreTheServersOwnWord) {
-  const std::string address = with_user(*server_, "app", "?schema=half");
-  server_->rows(client::schema(address));
-  server_->rows("REVOKE INSERT ON half.lock FROM app");
-
-  mutex lock{open(address), "door", lasting()};
-  const auto refused = error_of([&] { static_cast<void>(lock.acquire()); });
-
-  EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("42501")) << refused.words;
 }
 
 TEST_F(Opening, TakesPasswordsFromFilesAndTellsNobody) {
@@ -158,18 +79,9 @@ TEST_F(Opening, RefusesBadAddressesWithoutRepeatingSecrets) {
   }
 }
 
-TEST_F(Opening, SaysThatADatabaseIsNotThere) {
-  const auto refused = error_of([&] {
-    open("postgres://postgres@127.0.0.1:" + std::to_string(server_->port()) + "/nowhere");
-  });
-
-  EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("3D000")) << refused.words;
-}
-
 TEST_F(Opening, AReadOnlyServerIsUnavailable) {
   open(server_->address() + "?schema=read_only");
-  server_->rows("CREATE ROLE reader LOGIN SUPERUSER");
+  make_user(*server_, "reader");
   server_->rows("ALTER ROLE reader SET default_transaction_read_only = on");
   auto options = quick();
   options.store_patience = 300ms;
@@ -181,38 +93,8 @@ TEST_F(Opening, AReadOnlyServerIsUnavailable) {
   EXPECT_TRUE(refused.says("25006")) << refused.words;
 }
 
-TEST_F(Opening, NamesAndWordsOfAllSortsAreBytesToTheServer) {
-  const auto store = open(server_->address());
-  server_->rows("CREATE TABLE public.kept (n integer)");
-  for (const std::string& good :
-       {std::string("quote'\"`$;"), std::string("'); DROP TABLE public.kept; --"),
-        std::string("$1"), std::string("back\\slash\\x00"), std::string("{array,\"item\"}"),
-        std::string("\xf0\x9f\x9a\xaa"), std::string(255, 'x')}) {
-    mutex lock{store, good, lasting()};
-    auto held = lock.try_acquire();
-    ASSERT_TRUE(held) << good;
-    EXPECT_FALSE(lock.try_acquire());
-    EXPECT_EQ(store.who(good).value().name, good);
-    EXPECT_EQ(held->release(), release_result::released);
-  }
-  for (const std::string& bad :
-       {std::string(), std::string("nul\0byte", 8), std::string("line\nbreak"), std::string("\xff"),
-        std::string("cut \xc3"), std::string(256, 'x'), std::string(1 << 20, 'x')}) {
-    EXPECT_EQ(error_of([&] { mutex{store, bad}; }).code, errc::bad_name);
-  }
-  // What a leader says may be anything.
-  using namespace std::string_literals;
-  const std::string words = "nul\0, ', \n, \xff\xfe, "s + std::string(1000, '\x80');
-  election chair{store, "chair", lasting()};
-  auto leading = chair.try_campaign(words);
-  ASSERT_TRUE(leading);
-  EXPECT_EQ(chair.leader().value().value, words);
-  leading->release();
-  EXPECT_EQ(server_->value("SELECT count(*) FROM public.kept"), "0");
-}
-
 TEST_F(Opening, AStricterIsolationOfTheRoleDoesNoHarm) {
-  server_->rows("CREATE ROLE strict LOGIN SUPERUSER");
+  make_user(*server_, "strict");
   server_->rows("ALTER ROLE strict SET default_transaction_isolation = 'serializable'");
   const std::string options = "?schema=strict";
 
@@ -251,3 +133,46 @@ TEST(OpeningWithTls, ChecksCertificatesAsLibpqDoes) {
 
 }  // namespace
 }  // namespace sallyport::postgres_live
+
+namespace sallyport::sql_live {
+
+std::unique_ptr<sql_server> start_server_with_users() {
+  auto server = std::make_unique<kit::postgres_server>(
+      kit::postgres_options{.hba = {"host all locked 127.0.0.1/32 scram-sha-256"}});
+  server->rows("CREATE ROLE locked LOGIN PASSWORD 'open sesame'");
+  server->rows("GRANT CREATE ON DATABASE postgres TO locked");
+  server->rows("CREATE ROLE app LOGIN");
+  return server;
+}
+
+void run_script(const sql_server& server, const std::string& script) { server.rows(script); }
+
+void make_space(const sql_server& server, const std::string& space) {
+  server.rows("CREATE SCHEMA " + space);
+}
+
+std::size_t count_tables(const sql_server& server, const std::string& space) {
+  return std::stoul(
+      server.value("SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                   "WHERE nspname = '" +
+                   space + "'"));
+}
+
+testing::AssertionResult made_once(const sql_server& server, const std::string& space) {
+  const std::string states = server.value("SELECT count(*) FROM " + table("state", space));
+  if (states == "1") return testing::AssertionSuccess();
+  return testing::AssertionFailure() << states << " states";
+}
+
+const error_words& errors() {
+  static const error_words all{.missing_right = "42501",
+                               .no_such_database = "3D000",
+                               .strange_state = "not as Sallyport made it"};
+  return all;
+}
+
+std::string address_of_nowhere(const sql_server& server) {
+  return "postgres://postgres@127.0.0.1:" + std::to_string(server.port()) + "/nowhere";
+}
+
+}  // namespace sallyport::sql_live

@@ -1,17 +1,12 @@
-#include "backends/postgres/test_live_store.hpp"
+#include "backends/sql/test_live_rules.hpp"
 #include "base/random.hpp"
 
-#include <memory>
 #include <string>
-#include <vector>
 
-// The functions of the schema, called by many at random: what must hold is looked at by the server
-// itself, inside of each transaction that changes a lock.
-namespace sallyport::postgres_live {
+// What the functions of the schema are called with at random.
+namespace sallyport::sql_live {
 namespace {
 
-/// A trigger that refuses what must not be, and writes down every grant in the order in which the
-/// name's grants were made.
 constexpr const char* watchman = R"(
 CREATE TABLE public.history (n bigserial, name bytea, mode smallint, first_token bigint, last_token bigint);
 CREATE FUNCTION public.watch() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -31,6 +26,10 @@ BEGIN
 END $$;
 CREATE TRIGGER watch AFTER INSERT OR UPDATE ON sallyport.lock FOR EACH ROW EXECUTE FUNCTION public.watch();
 )";
+
+}  // namespace
+
+void set_watchman(const sql_server& server) { server.rows(watchman); }
 
 std::string random_call(base::random& random) {
   const std::string kind = std::to_string(1 + random.below(3));
@@ -65,39 +64,6 @@ std::string random_call(base::random& random) {
   }
 }
 
-TEST(Rules, HoldWhateverManyDoAtOnce) {
-  const postgres_server server;
-  open(server.address());
-  server.rows(watchman);
-  std::vector<std::unique_ptr<background<int>>> all;
+std::string word_for_deadlock() { return "deadlock"; }
 
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-    all.push_back(std::make_unique<background<int>>([&server, seed] {
-      base::random random(seed);
-      postgres_probe probe{server.address()};
-      int refused = 0;
-      for (int i = 0; i < 400; ++i) {
-        try {
-          probe.rows(random_call(random));
-        } catch (const kit::kit_error& error) {
-          // Which the client repeats.
-          if (std::string_view(error.what()).find("deadlock") == std::string_view::npos) throw;
-          ++refused;
-        }
-      }
-      return refused;
-    }));
-  }
-  for (auto& each : all) EXPECT_LE(each->get(), 20);
-
-  // Tokens grow from grant to grant of a name, and blocks do not meet.
-  EXPECT_GT(std::stoi(server.value("SELECT count(*) FROM history")), 100);
-  EXPECT_EQ(
-      server.value("SELECT count(*) FROM (SELECT first_token, lag(last_token) OVER (PARTITION BY "
-                   "name ORDER BY n) AS before FROM history) h WHERE first_token <= before"),
-      "0");
-  EXPECT_TRUE(nothing_is_left(server));
-}
-
-}  // namespace
-}  // namespace sallyport::postgres_live
+}  // namespace sallyport::sql_live

@@ -1,8 +1,9 @@
 #include "backends/postgres/test_live_store.hpp"
 
-#include <algorithm>
 #include <csignal>
-#include <vector>
+#include <cstdint>
+#include <optional>
+#include <string>
 
 // Tokens are drawn by whoever has the name, and do not come again after a crash.
 namespace sallyport::postgres_live {
@@ -34,31 +35,6 @@ TEST(Tokens, AreDrawnByTheOneWhoHasTheNameAndNotBefore) {
   auto late = blocked.get();
   ASSERT_TRUE(late);
   EXPECT_GT(late->token(), between) << "it was granted later, and its token says earlier";
-}
-
-TEST(Tokens, GrowForEveryoneWhoEnters) {
-  const postgres_server server;
-  std::vector<std::unique_ptr<background<std::vector<std::uint64_t>>>> all;
-  std::vector<std::uint64_t> order;
-  all.reserve(4);
-  for (int i = 0; i < 4; ++i) {
-    all.push_back(std::make_unique<background<std::vector<std::uint64_t>>>([&] {
-      mutex lock{open(server.address()), "door", lasting()};
-      std::vector<std::uint64_t> mine;
-      for (int turn = 0; turn < 25; ++turn) {
-        auto held = lock.acquire();
-        order.push_back(held.token().value());  // guarded by the lock itself
-        mine.push_back(held.token().value());
-      }
-      return mine;
-    }));
-  }
-  for (auto& each : all) EXPECT_EQ(each->get().size(), 25U);
-
-  EXPECT_EQ(order.size(), 100U);
-  EXPECT_TRUE(std::ranges::is_sorted(order));
-  EXPECT_EQ(std::ranges::adjacent_find(order), order.end());
-  EXPECT_TRUE(nothing_is_left(server));
 }
 
 class AfterACrash : public testing::TestWithParam<const char*> {};
@@ -106,30 +82,6 @@ INSTANTIATE_TEST_SUITE_P(Either, AfterACrash, testing::Values("", "?durable=no")
                          [](const auto& one) {
                            return std::string(one.param).empty() ? "Durable" : "Relaxed";
                          });
-
-TEST(AfterACrashOfADurableStore, LocksAndPlacesAreStillThere) {
-  postgres_server server;
-  mutex held_lock{open(server.address()), "door", lasting()};
-  mutex wanted_lock{open(server.address()), "door", lasting()};
-  auto held = held_lock.acquire();
-  waiter next(wanted_lock);
-  ASSERT_TRUE(waiters_become(server, 1));
-
-  server.kill();
-  server.start();
-
-  EXPECT_EQ(server.value("SELECT count(*) FROM sallyport.lock"), "1");
-  mutex other{open(server.address()), "door", lasting()};
-  EXPECT_FALSE(other.try_acquire());
-  EXPECT_TRUE(held.valid());
-  const auto token = held.token();
-  EXPECT_EQ(held.release(), release_result::released);
-  auto got = next.get();
-  ASSERT_TRUE(got);
-  EXPECT_GT(got->token(), token);
-  got->release();
-  EXPECT_TRUE(nothing_is_left(server));
-}
 
 TEST(WithoutDurability, TheEndOfTheTokensIsOnRecordBeforeTheyAreUsed) {
   const postgres_server server;
