@@ -1,14 +1,10 @@
+#include "tests/contract/kit/shared_server.hpp"
 #include "tests/contract/kit/store_under_test.hpp"
 #include "tests/kit/etcd_server.hpp"
 
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
+#include <chrono>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 
 // SALLYPORT_ETCD_SETUP says what the cluster is like:
 //   single        (default)
@@ -18,12 +14,8 @@ namespace sallyport::contract {
 namespace {
 
 std::unique_ptr<kit::etcd_cluster> chosen() {
-  const char* const found = std::getenv("SALLYPORT_ETCD_SETUP");  // NOLINT(concurrency-mt-unsafe)
-  const std::string_view name = found == nullptr ? "single" : found;
-  if (name != "single" && name != "cluster" && name != "cluster-down") {
-    throw std::invalid_argument("SALLYPORT_ETCD_SETUP is single, cluster or cluster-down, not '" +
-                                std::string(name) + "'");
-  }
+  const std::string name =
+      chosen_setup("SALLYPORT_ETCD_SETUP", {"single", "cluster", "cluster-down"});
   auto made = std::make_unique<kit::etcd_cluster>(
       kit::etcd_options{.members = name == "single" ? std::size_t{1} : 3});
   if (name == "cluster-down") made->kill(made->leader());
@@ -36,52 +28,27 @@ kit::etcd_cluster& the_cluster() {
   return *running;
 }
 
-class prefix_store final : public fresh_store {
- public:
-  prefix_store() {
-    static std::atomic<int> made{0};
-    prefix_ = "contract-" + std::to_string(++made) + "/";
-  }
-  /// What dead clients left goes with their leases; then nothing may be there.
-  ~prefix_store() override {
-    std::vector<std::string> left;
-    const bool clean = kit::eventually([&] {
-      left = the_cluster().keys(prefix_);
-      return left.empty();
-    });
-    EXPECT_TRUE(clean) << left.size() << " keys are left, one is " << left.front();
-  }
-  prefix_store(const prefix_store&) = delete;
-  prefix_store& operator=(const prefix_store&) = delete;
-  [[nodiscard]] std::string address() const override {
-    return the_cluster().address() + "?prefix=" + prefix_;
-  }
+std::unique_ptr<fresh_store> make() {
+  const std::string prefix = "contract-" + std::to_string(next_store_number()) + "/";
+  return std::make_unique<plain_store>(the_cluster().address() + "?prefix=" + prefix, [prefix] {
+    expect_nothing_left("keys", [&] { return the_cluster().keys(prefix); });
+  });
+}
 
- private:
-  std::string prefix_;
-};
+capabilities claims() {
+  capabilities all = all_claims();
+  all.min_lease = std::chrono::seconds{2};
+  all.lease_granularity = std::chrono::seconds{1};
+  return all;
+}
 
 }  // namespace
 
 const store_under_test& the_store() {
   static const store_under_test etcd{
       .name = "etcd",
-      .make = []() -> std::unique_ptr<fresh_store> { return std::make_unique<prefix_store>(); },
-      .claims = {.fencing = true,
-                 .fifo = true,
-                 .direct_handoff = true,
-                 .shared_locks = true,
-                 .semaphores = true,
-                 .elections = true,
-                 .notices_death = false,
-                 .tells_kind = true,
-                 .survives_store_restart = true,
-                 .min_lease = std::chrono::seconds{2},
-                 .max_lease = std::chrono::hours{24},
-                 .lease_granularity = std::chrono::seconds{1},
-                 .expiry_granularity = {},
-                 .store_id = {},
-                 .caveats = {}},
+      .make = &make,
+      .claims = claims(),
       .short_lease = std::chrono::seconds{2},
       .clients_share = true,
       .processes_share = true,

@@ -2,54 +2,37 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 #include <string>
-#include <utility>
+#include <system_error>
 
 namespace sallyport::contract {
 namespace {
 
 /// A folder of its own, removed with the store.
-class folder_store final : public fresh_store {
- public:
-  folder_store() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "contract-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = pattern;
-  }
-  ~folder_store() override {
+std::unique_ptr<fresh_store> make() {
+  std::string path = (std::filesystem::temp_directory_path() / "contract-XXXXXX").string();
+  if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+  return std::make_unique<plain_store>("local:" + path + "?size=4M", [path] {
     std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  folder_store(const folder_store&) = delete;
-  folder_store& operator=(const folder_store&) = delete;
-  [[nodiscard]] std::string address() const override { return "local:" + path_ + "?size=4M"; }
+    std::filesystem::remove_all(path, ignored);
+  });
+}
 
- private:
-  std::string path_;
-};
+capabilities claims() {
+  capabilities all = all_claims();
+  all.notices_death = true;
+  return all;
+}
 
 }  // namespace
 
 const store_under_test& the_store() {
   static const store_under_test local{
       .name = "local",
-      .make = []() -> std::unique_ptr<fresh_store> { return std::make_unique<folder_store>(); },
-      .claims = {.fencing = true,
-                 .fifo = true,
-                 .direct_handoff = true,
-                 .shared_locks = true,
-                 .semaphores = true,
-                 .elections = true,
-                 .notices_death = true,
-                 .tells_kind = true,
-                 .survives_store_restart = true,
-                 .min_lease = std::chrono::milliseconds{100},
-                 .max_lease = std::chrono::hours{24},
-                 .lease_granularity = {},
-                 .expiry_granularity = {},
-                 .store_id = {},
-                 .caveats = {}},
+      .make = &make,
+      .claims = claims(),
       .short_lease = std::chrono::milliseconds{300},
       .clients_share = true,
       .processes_share = true,

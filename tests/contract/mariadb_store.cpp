@@ -1,16 +1,13 @@
+#include "tests/contract/kit/shared_server.hpp"
 #include "tests/contract/kit/store_under_test.hpp"
 #include "tests/kit/certificates.hpp"
 #include "tests/kit/mariadb_server.hpp"
 #include <sallyport/client.hpp>
 
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
+#include <chrono>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <string_view>
+#include <vector>
 
 // SALLYPORT_MARIADB_SETUP says how the server is reached, and by whom:
 //   tcp    (default) a plain connection
@@ -29,9 +26,7 @@ struct setup {
 };
 
 setup chosen() {
-  const char* const found =
-      std::getenv("SALLYPORT_MARIADB_SETUP");  // NOLINT(concurrency-mt-unsafe)
-  const std::string_view name = found == nullptr ? "tcp" : found;
+  const std::string name = chosen_setup("SALLYPORT_MARIADB_SETUP", {"tcp", "unix", "tls", "least"});
   setup made;
   kit::mariadb_options how;
   if (name == "tls") {
@@ -53,9 +48,6 @@ setup chosen() {
     made.least = true;
     made.begin = "mariadb://app@127.0.0.1:" + std::to_string(made.server->port()) + "/test";
     made.server->rows("CREATE USER app");
-  } else if (name != "tcp") {
-    throw std::invalid_argument("SALLYPORT_MARIADB_SETUP is tcp, unix, tls or least, not '" +
-                                std::string(name) + "'");
   }
   return made;
 }
@@ -66,63 +58,41 @@ const setup& the_setup() {
   return running;
 }
 
-/// Tables with a prefix. What dead clients left goes when somebody sweeps after their leases; then
-/// nothing may be there.
-class prefix_store final : public fresh_store {
- public:
-  prefix_store() {
-    static std::atomic<int> made{0};
-    prefix_ = "c" + std::to_string(++made) + "_";
-    if (the_setup().least) {
-      kit::mariadb_probe probe{{.port = the_setup().server->port()}};
-      probe.script(client::schema(address()));
-    }
-  }
-  ~prefix_store() override {
-    kit::mariadb_probe probe{{.port = the_setup().server->port()}};
-    if (probe.value("SHOW TABLES LIKE '" + prefix_ + "state'").empty()) return;
-    std::string left;
-    const bool clean = kit::eventually([&] {
-      probe.rows("CALL " + prefix_ + "sweep(1)");
-      left = probe.value("SELECT (SELECT COUNT(*) FROM " + prefix_ +
-                         "lock) + (SELECT COUNT(*) FROM " + prefix_ + "queue)");
-      return left == "0";
-    });
-    EXPECT_TRUE(clean) << left << " rows are left";
-    probe.rows("DROP TABLE " + prefix_ + "lock, " + prefix_ + "queue, " + prefix_ + "state, " +
-               prefix_ + "stripe");
-  }
-  prefix_store(const prefix_store&) = delete;
-  prefix_store& operator=(const prefix_store&) = delete;
-  [[nodiscard]] std::string address() const override {
-    return the_setup().begin + "?prefix=" + prefix_ + the_setup().options;
-  }
+/// What dead clients left goes when somebody sweeps after their leases.
+std::vector<std::string> rows_with(kit::sql_probe& probe, const std::string& prefix) {
+  probe.rows("CALL " + prefix + "sweep(1)");
+  std::vector<std::string> all;
+  const auto rows = probe.rows("SELECT name FROM " + prefix + "lock UNION ALL SELECT name FROM " +
+                               prefix + "queue");
+  for (const auto& each : rows) all.push_back(each.front());
+  return all;
+}
 
- private:
-  std::string prefix_;
-};
+void remove_tables(const std::string& prefix) {
+  const auto probe = the_setup().server->connect();
+  if (probe->value("SHOW TABLES LIKE '" + prefix + "state'").empty()) return;
+  expect_nothing_left("rows", [&] { return rows_with(*probe, prefix); });
+  probe->rows("DROP TABLE " + prefix + "lock, " + prefix + "queue, " + prefix + "state, " + prefix +
+              "stripe");
+}
+
+/// Tables with a prefix.
+std::unique_ptr<fresh_store> make() {
+  const std::string prefix = "c" + std::to_string(next_store_number()) + "_";
+  const std::string address = the_setup().begin + "?prefix=" + prefix + the_setup().options;
+  if (the_setup().least) {
+    kit::mariadb_probe{{.port = the_setup().server->port()}}.script(client::schema(address));
+  }
+  return std::make_unique<plain_store>(address, [prefix] { remove_tables(prefix); });
+}
 
 }  // namespace
 
 const store_under_test& the_store() {
   static const store_under_test mariadb{
       .name = "mariadb",
-      .make = []() -> std::unique_ptr<fresh_store> { return std::make_unique<prefix_store>(); },
-      .claims = {.fencing = true,
-                 .fifo = true,
-                 .direct_handoff = true,
-                 .shared_locks = true,
-                 .semaphores = true,
-                 .elections = true,
-                 .notices_death = false,
-                 .tells_kind = true,
-                 .survives_store_restart = true,
-                 .min_lease = std::chrono::milliseconds{100},
-                 .max_lease = std::chrono::hours{24},
-                 .lease_granularity = {},
-                 .expiry_granularity = {},
-                 .store_id = {},
-                 .caveats = {}},
+      .make = &make,
+      .claims = all_claims(),
       .short_lease = std::chrono::milliseconds{400},
       .clients_share = true,
       .processes_share = true,

@@ -1,16 +1,14 @@
+#include "tests/contract/kit/shared_server.hpp"
 #include "tests/contract/kit/store_under_test.hpp"
 #include "tests/kit/certificates.hpp"
 #include "tests/kit/memcached_server.hpp"
 
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
+#include <chrono>
 #include <fstream>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <string_view>
+#include <utility>
+#include <vector>
 
 // SALLYPORT_MEMCACHED_SETUP says how the server is reached:
 //   tcp   (default) a plain connection
@@ -25,8 +23,7 @@ struct setup {
 };
 
 setup chosen() {
-  const char* const found = std::getenv("SALLYPORT_MEMCACHED_SETUP");  // NOLINT(*-mt-unsafe)
-  const std::string_view name = found == nullptr ? "tcp" : found;
+  const std::string name = chosen_setup("SALLYPORT_MEMCACHED_SETUP", {"tcp", "unix", "tls"});
   if (name == "tcp") return {std::make_unique<kit::memcached_server>(), ""};
   if (name == "unix") {
     auto server = std::make_unique<kit::memcached_server>(
@@ -35,18 +32,14 @@ setup chosen() {
     std::ofstream(file) << "of-the-tests\n";
     return {std::move(server), "&user=locks&password_file=" + file.string()};
   }
-  if (name == "tls") {
-    static const kit::certificates files;
-    auto server = std::make_unique<kit::memcached_server>(
-        kit::memcached_options{.tls = kit::memcached_tls{.certificate = files.server.certificate,
-                                                         .key = files.server.key,
-                                                         .authority = files.authority}});
-    return {std::move(server), "&ca_file=" + files.authority.string() +
-                                   "&cert_file=" + files.client.certificate.string() +
-                                   "&key_file=" + files.client.key.string()};
-  }
-  throw std::invalid_argument("SALLYPORT_MEMCACHED_SETUP is tcp, unix or tls, not '" +
-                              std::string(name) + "'");
+  static const kit::certificates files;
+  auto server = std::make_unique<kit::memcached_server>(
+      kit::memcached_options{.tls = kit::memcached_tls{.certificate = files.server.certificate,
+                                                       .key = files.server.key,
+                                                       .authority = files.authority}});
+  return {std::move(server), "&ca_file=" + files.authority.string() +
+                                 "&cert_file=" + files.client.certificate.string() +
+                                 "&key_file=" + files.client.key.string()};
 }
 
 /// One server for all tests of a process; each test has names of its own.
@@ -55,60 +48,40 @@ const setup& the_setup() {
   return running;
 }
 
-class prefix_store final : public fresh_store {
- public:
-  prefix_store() {
-    static std::atomic<int> made{0};
-    prefix_ = "contract-" + std::to_string(++made) + "/";
-  }
-  /// What dead clients left goes with their leases; then nothing may be there.
-  ~prefix_store() override {
-    std::string left;
-    const bool clean = kit::eventually([&] {
-      left.clear();
-      for (const std::string& key : the_setup().server->keys()) {
-        if (key.starts_with(encoded_prefix())) left = key;
-      }
-      return left.empty();
-    });
-    EXPECT_TRUE(clean) << "keys are left, one is " << left;
-  }
-  prefix_store(const prefix_store&) = delete;
-  prefix_store& operator=(const prefix_store&) = delete;
-  [[nodiscard]] std::string address() const override {
-    return the_setup().server->address() + "?prefix=" + prefix_ + the_setup().options;
-  }
+/// The keys of a store.
+std::vector<std::string> keys_with(const std::string& prefix) {
+  std::vector<std::string> all = the_setup().server->keys();
+  std::erase_if(all, [&](const std::string& key) { return !key.starts_with(prefix); });
+  return all;
+}
 
- private:
-  [[nodiscard]] std::string encoded_prefix() const {
-    return prefix_.substr(0, prefix_.size() - 1) + "%2F";
-  }
+std::unique_ptr<fresh_store> make() {
+  const std::string name = "contract-" + std::to_string(next_store_number());
+  return std::make_unique<plain_store>(
+      the_setup().server->address() + "?prefix=" + name + "/" + the_setup().options,
+      [name] { expect_nothing_left("keys", [&] { return keys_with(name + "%2F"); }); });
+}
 
-  std::string prefix_;
-};
+capabilities claims() {
+  capabilities all = all_claims();
+  all.fencing = false;
+  all.fifo = false;
+  all.direct_handoff = false;
+  all.shared_locks = false;
+  all.semaphores = false;
+  all.lists = false;
+  all.survives_store_restart = false;
+  all.lease_granularity = std::chrono::seconds{1};
+  return all;
+}
 
 }  // namespace
 
 const store_under_test& the_store() {
   static const store_under_test memcached{
       .name = "memcached",
-      .make = []() -> std::unique_ptr<fresh_store> { return std::make_unique<prefix_store>(); },
-      .claims = {.fencing = false,
-                 .fifo = false,
-                 .direct_handoff = false,
-                 .shared_locks = false,
-                 .semaphores = false,
-                 .elections = true,
-                 .lists = false,
-                 .notices_death = false,
-                 .tells_kind = true,
-                 .survives_store_restart = false,
-                 .min_lease = std::chrono::milliseconds{100},
-                 .max_lease = std::chrono::hours{24},
-                 .lease_granularity = std::chrono::seconds{1},
-                 .expiry_granularity = {},
-                 .store_id = {},
-                 .caveats = {}},
+      .make = &make,
+      .claims = claims(),
       .short_lease = std::chrono::seconds{1},
       .clients_share = true,
       .processes_share = true,

@@ -1,14 +1,12 @@
+#include "tests/contract/kit/shared_server.hpp"
 #include "tests/contract/kit/store_under_test.hpp"
 #include "tests/kit/postgres_server.hpp"
 
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
+#include <chrono>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <string_view>
+#include <utility>
+#include <vector>
 
 // SALLYPORT_POSTGRES_SETUP says how the server is reached, and what is promised:
 //   tcp      (default) a plain connection
@@ -27,9 +25,8 @@ struct setup {
 };
 
 setup chosen() {
-  const char* const found =
-      std::getenv("SALLYPORT_POSTGRES_SETUP");  // NOLINT(concurrency-mt-unsafe)
-  const std::string_view name = found == nullptr ? "tcp" : found;
+  const std::string name =
+      chosen_setup("SALLYPORT_POSTGRES_SETUP", {"tcp", "unix", "latin1", "relaxed", "pooled"});
   kit::postgres_options how;
   if (name == "latin1") how.encoding = "LATIN1";
   auto server = std::make_unique<kit::postgres_server>(how);
@@ -44,10 +41,6 @@ setup chosen() {
   } else if (name == "pooled") {
     made.pooler = std::make_unique<kit::pgbouncer>(*made.server, "transaction");
     made.begin = made.pooler->address();
-  } else if (name != "tcp" && name != "latin1") {
-    throw std::invalid_argument(
-        "SALLYPORT_POSTGRES_SETUP is tcp, unix, latin1, relaxed or pooled, not '" +
-        std::string(name) + "'");
   }
   return made;
 }
@@ -58,58 +51,37 @@ const setup& the_setup() {
   return running;
 }
 
-/// A schema. What dead clients left goes when somebody sweeps after their leases; then nothing may be
-/// there.
-class schema_store final : public fresh_store {
- public:
-  schema_store() {
-    static std::atomic<int> made{0};
-    schema_ = "contract_" + std::to_string(++made);
-  }
-  ~schema_store() override {
-    kit::postgres_probe probe{the_setup().server->address()};
-    if (probe.value("SELECT to_regclass('" + schema_ + ".lock')").empty()) return;
-    std::string left;
-    const bool clean = kit::eventually([&] {
-      probe.rows("SELECT " + schema_ + ".sweep(true, true)");
-      left = probe.value("SELECT (SELECT count(*) FROM " + schema_ +
-                         ".lock) + (SELECT count(*) FROM " + schema_ + ".queue)");
-      return left == "0";
-    });
-    EXPECT_TRUE(clean) << left << " rows are left";
-    probe.rows("DROP SCHEMA " + schema_ + " CASCADE");
-  }
-  schema_store(const schema_store&) = delete;
-  schema_store& operator=(const schema_store&) = delete;
-  [[nodiscard]] std::string address() const override {
-    return the_setup().begin + "?schema=" + schema_ + the_setup().options;
-  }
+/// What dead clients left goes when somebody sweeps after their leases.
+std::vector<std::string> rows_in(kit::sql_probe& probe, const std::string& schema) {
+  probe.rows("SELECT " + schema + ".sweep(true, true)");
+  std::vector<std::string> all;
+  const auto rows = probe.rows("SELECT name FROM " + schema + ".lock UNION ALL SELECT name FROM " +
+                               schema + ".queue");
+  for (const auto& each : rows) all.push_back(each.front());
+  return all;
+}
 
- private:
-  std::string schema_;
-};
+void remove_schema(const std::string& schema) {
+  const auto probe = the_setup().server->connect();
+  if (probe->value("SELECT to_regclass('" + schema + ".lock')").empty()) return;
+  expect_nothing_left("rows", [&] { return rows_in(*probe, schema); });
+  probe->rows("DROP SCHEMA " + schema + " CASCADE");
+}
+
+std::unique_ptr<fresh_store> make() {
+  const std::string schema = "contract_" + std::to_string(next_store_number());
+  return std::make_unique<plain_store>(
+      the_setup().begin + "?schema=" + schema + the_setup().options,
+      [schema] { remove_schema(schema); });
+}
 
 }  // namespace
 
 const store_under_test& the_store() {
   static const store_under_test postgres{
       .name = "postgres",
-      .make = []() -> std::unique_ptr<fresh_store> { return std::make_unique<schema_store>(); },
-      .claims = {.fencing = true,
-                 .fifo = true,
-                 .direct_handoff = true,
-                 .shared_locks = true,
-                 .semaphores = true,
-                 .elections = true,
-                 .notices_death = false,
-                 .tells_kind = true,
-                 .survives_store_restart = true,
-                 .min_lease = std::chrono::milliseconds{100},
-                 .max_lease = std::chrono::hours{24},
-                 .lease_granularity = {},
-                 .expiry_granularity = {},
-                 .store_id = {},
-                 .caveats = {}},
+      .make = &make,
+      .claims = all_claims(),
       .short_lease = std::chrono::milliseconds{400},
       .clients_share = true,
       .processes_share = true,

@@ -1,19 +1,17 @@
+#include "tests/contract/kit/shared_server.hpp"
 #include "tests/contract/kit/store_under_test.hpp"
 #include "tests/contract/redis_groups.hpp"
 #include "tests/kit/certificates.hpp"
 #include "tests/kit/redis_leftovers.hpp"
 #include "tests/kit/redis_server.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstdlib>
+#include <chrono>
 #include <fstream>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 // SALLYPORT_REDIS_SETUP says how the server is reached and who asks:
 //   tcp   (default) a plain connection, and a user who may do everything
@@ -92,16 +90,13 @@ setup with_least_rights() {
 }
 
 setup chosen() {
-  const char* const found = std::getenv("SALLYPORT_REDIS_SETUP");  // NOLINT(concurrency-mt-unsafe)
-  const std::string_view name = found == nullptr ? "tcp" : found;
+  const std::string name =
+      chosen_setup("SALLYPORT_REDIS_SETUP", {"tcp", "unix", "tls", "acl", "sentinel", "cluster"});
   if (name == "tcp") return plain();
   if (name == "unix") return over_unix_socket();
   if (name == "tls") return over_tls();
   if (name == "acl") return with_least_rights();
-  if (auto group = make_redis_group(name)) return of_group(std::move(group));
-  throw std::invalid_argument(
-      "SALLYPORT_REDIS_SETUP is tcp, unix, tls, acl, sentinel or cluster, not '" +
-      std::string(name) + "'");
+  return of_group(make_redis_group(name));
 }
 
 /// One server for all tests of a process; each test has names of its own.
@@ -110,60 +105,40 @@ const setup& the_setup() {
   return running;
 }
 
-/// Locks under a prefix. When the test is over, nothing may be left of them but the counter: what
-/// dead clients left goes with their leases and tickets.
-class prefix_store final : public fresh_store {
- public:
-  prefix_store() {
-    static std::atomic<int> made{0};
-    prefix_ = "contract-" + std::to_string(++made) + ":";
+/// All keys of a store but the counter.
+std::vector<std::string> keys_with(const std::string& prefix) {
+  std::vector<std::string> all;
+  for (const kit::redis_address& each : the_setup().masters()) {
+    kit::redis_probe probe{each};
+    for (std::string& key : kit::leftovers(probe)) {
+      // In a cluster a tag may stand before the prefix.
+      if (key.find(prefix) != std::string::npos) all.push_back(std::move(key));
+    }
   }
-  ~prefix_store() override {
-    std::vector<std::string> left;
-    const bool clean = kit::eventually([&] {
-      left.clear();
-      for (const kit::redis_address& each : the_setup().masters()) {
-        kit::redis_probe probe{each};
-        for (std::string& key : kit::leftovers(probe)) {
-          // In a cluster a tag may stand before the prefix.
-          if (key.find(prefix_) != std::string::npos) left.push_back(std::move(key));
-        }
-      }
-      return left.empty();
-    });
-    EXPECT_TRUE(clean) << left.size() << " keys are left, one is " << left.front();
-  }
-  prefix_store(const prefix_store&) = delete;
-  prefix_store& operator=(const prefix_store&) = delete;
-  [[nodiscard]] std::string address() const override {
-    return the_setup().begin + "?prefix=" + prefix_ + the_setup().options;
-  }
+  return all;
+}
 
- private:
-  std::string prefix_;
-};
+std::unique_ptr<fresh_store> make() {
+  const std::string prefix = "contract-" + std::to_string(next_store_number()) + ":";
+  return std::make_unique<plain_store>(
+      the_setup().begin + "?prefix=" + prefix + the_setup().options,
+      [prefix] { expect_nothing_left("keys", [&] { return keys_with(prefix); }); });
+}
+
+capabilities claims() {
+  capabilities all = all_claims();
+  all.survives_store_restart = false;
+  all.expiry_granularity = std::chrono::milliseconds{2};
+  return all;
+}
 
 }  // namespace
 
 const store_under_test& the_store() {
   static const store_under_test redis{
       .name = "redis",
-      .make = []() -> std::unique_ptr<fresh_store> { return std::make_unique<prefix_store>(); },
-      .claims = {.fencing = true,
-                 .fifo = true,
-                 .direct_handoff = true,
-                 .shared_locks = true,
-                 .semaphores = true,
-                 .elections = true,
-                 .notices_death = false,
-                 .tells_kind = true,
-                 .survives_store_restart = false,
-                 .min_lease = std::chrono::milliseconds{100},
-                 .max_lease = std::chrono::hours{24},
-                 .lease_granularity = {},
-                 .expiry_granularity = std::chrono::milliseconds{2},
-                 .store_id = {},
-                 .caveats = {}},
+      .make = &make,
+      .claims = claims(),
       .short_lease = std::chrono::milliseconds{400},
       .clients_share = true,
       .processes_share = true,

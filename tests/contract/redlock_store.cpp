@@ -1,15 +1,12 @@
+#include "tests/contract/kit/shared_server.hpp"
 #include "tests/contract/kit/store_under_test.hpp"
 #include "tests/kit/redis_quorum.hpp"
-#include "tests/kit/waiting.hpp"
-
-#include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
+#include <chrono>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <thread>
 
 // SALLYPORT_REDLOCK_SETUP says how many nodes there are and how a minority of them fares:
@@ -68,14 +65,8 @@ struct setup {
 };
 
 setup chosen() {
-  const char* const found =
-      std::getenv("SALLYPORT_REDLOCK_SETUP");  // NOLINT(concurrency-mt-unsafe)
-  const std::string_view name = found == nullptr ? "3" : found;
-  if (name != "3" && name != "5" && name != "5-down" && name != "5-hung" && name != "5-flapping") {
-    throw std::invalid_argument(
-        "SALLYPORT_REDLOCK_SETUP is 3, 5, 5-down, 5-hung or 5-flapping, not '" + std::string(name) +
-        "'");
-  }
+  const std::string name =
+      chosen_setup("SALLYPORT_REDLOCK_SETUP", {"3", "5", "5-down", "5-hung", "5-flapping"});
   const bool flaps = name == "5-flapping";
   setup made{.nodes = std::make_unique<kit::redis_quorum>(
                  name == "3" ? 3 : 5,
@@ -98,55 +89,37 @@ const setup& the_setup() {
   return running;
 }
 
-class prefix_store final : public fresh_store {
- public:
-  prefix_store() {
-    static std::atomic<int> made{0};
-    const int number = ++made;
-    if (number > most_stores) throw std::out_of_range("too few stores were initialised");
-    prefix_ = prefix_of(number);
-  }
-  /// What dead clients left goes with their leases and tickets; then nothing may be there.
-  ~prefix_store() override {
-    if (!the_setup().all_awake) return;  // nodes come and go: there is no moment to look
-    std::vector<std::string> left;
-    const bool clean = kit::eventually([&] {
-      left = the_setup().nodes->leftovers(prefix_);
-      return left.empty();
-    });
-    EXPECT_TRUE(clean) << left.size() << " keys are left, one is " << left.front();
-  }
-  prefix_store(const prefix_store&) = delete;
-  prefix_store& operator=(const prefix_store&) = delete;
-  [[nodiscard]] std::string address() const override {
-    return the_setup().nodes->address() + "?prefix=" + prefix_;
-  }
+std::unique_ptr<fresh_store> make() {
+  const int number = next_store_number();
+  if (number > most_stores) throw std::out_of_range("too few stores were initialised");
+  const std::string prefix = prefix_of(number);
+  return std::make_unique<plain_store>(
+      the_setup().nodes->address() + "?prefix=" + prefix, [prefix] {
+        if (!the_setup().all_awake) return;  // nodes come and go: there is no moment to look
+        expect_nothing_left("keys", [&] { return the_setup().nodes->leftovers(prefix); });
+      });
+}
 
- private:
-  std::string prefix_;
-};
+capabilities claims() {
+  capabilities all = all_claims();
+  all.fifo = false;
+  all.shared_locks = false;
+  all.semaphores = false;
+  all.elections = false;
+  all.tells_kind = false;
+  all.survives_store_restart = the_setup().trouble != nullptr;
+  all.max_lease = std::chrono::seconds{60};
+  all.expiry_granularity = std::chrono::milliseconds{2};
+  return all;
+}
 
 }  // namespace
 
 const store_under_test& the_store() {
   static const store_under_test redlock{
       .name = "redlock",
-      .make = []() -> std::unique_ptr<fresh_store> { return std::make_unique<prefix_store>(); },
-      .claims = {.fencing = true,
-                 .fifo = false,
-                 .direct_handoff = true,
-                 .shared_locks = false,
-                 .semaphores = false,
-                 .elections = false,
-                 .notices_death = false,
-                 .tells_kind = false,
-                 .survives_store_restart = the_setup().trouble != nullptr,
-                 .min_lease = std::chrono::milliseconds{100},
-                 .max_lease = std::chrono::seconds{60},
-                 .lease_granularity = {},
-                 .expiry_granularity = std::chrono::milliseconds{2},
-                 .store_id = {},
-                 .caveats = {}},
+      .make = &make,
+      .claims = claims(),
       .short_lease = std::chrono::milliseconds{500},
       .clients_share = true,
       .processes_share = true,

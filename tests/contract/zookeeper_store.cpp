@@ -1,17 +1,14 @@
+#include "tests/contract/kit/shared_server.hpp"
 #include "tests/contract/kit/store_under_test.hpp"
-#include "tests/kit/waiting.hpp"
 #include "tests/kit/zookeeper_server.hpp"
 
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <string_view>
-#include <vector>
 
 // SALLYPORT_ZOOKEEPER_SETUP says how many servers there are and who asks:
 //   1     (default) one server
@@ -28,13 +25,7 @@ struct setup {
 };
 
 setup chosen() {
-  const char* const found =
-      std::getenv("SALLYPORT_ZOOKEEPER_SETUP");  // NOLINT(concurrency-mt-unsafe)
-  const std::string_view name = found == nullptr ? "1" : found;
-  if (name != "1" && name != "3" && name != "auth" && name != "kazoo") {
-    throw std::invalid_argument("SALLYPORT_ZOOKEEPER_SETUP is 1, 3, auth or kazoo, not '" +
-                                std::string(name) + "'");
-  }
+  const std::string name = chosen_setup("SALLYPORT_ZOOKEEPER_SETUP", {"1", "3", "auth", "kazoo"});
   setup made;
   made.servers = std::make_unique<kit::zookeeper_ensemble>(
       kit::zookeeper_options{.servers = name == "3" ? 3U : 1U});
@@ -54,54 +45,31 @@ const setup& the_setup() {
   return running;
 }
 
-/// Locks below a node of their own. When the test is over nothing may be left of them: what dead
-/// clients left goes with their sessions, and the folders with the servers' sweep.
-class rooted_store final : public fresh_store {
- public:
-  rooted_store() {
-    static std::atomic<int> made{0};
-    root_ = "/contract-" + std::to_string(++made);
-  }
-  ~rooted_store() override {
-    std::vector<std::string> left;
-    const bool clean = kit::eventually([&] {
-      left = the_setup().servers->ephemerals(root_);
-      return left.empty();
-    });
-    EXPECT_TRUE(clean) << left.size() << " nodes are left, one is " << left.front();
-    if (testing::Test::HasFailure()) std::cerr << the_setup().servers->log_tails();
-  }
-  rooted_store(const rooted_store&) = delete;
-  rooted_store& operator=(const rooted_store&) = delete;
-  [[nodiscard]] std::string address() const override {
-    return the_setup().servers->address() + root_ + the_setup().options;
-  }
+/// Locks below a node of their own. Of them nothing may be left: what dead clients left goes with
+/// their sessions, and the folders with the servers' sweep.
+std::unique_ptr<fresh_store> make() {
+  const std::string root = "/contract-" + std::to_string(next_store_number());
+  return std::make_unique<plain_store>(
+      the_setup().servers->address() + root + the_setup().options, [root] {
+        expect_nothing_left("nodes", [&] { return the_setup().servers->ephemerals(root); });
+        if (testing::Test::HasFailure()) std::cerr << the_setup().servers->log_tails();
+      });
+}
 
- private:
-  std::string root_;
-};
+capabilities claims() {
+  capabilities all = all_claims();
+  all.semaphores = !the_setup().kazoo;
+  all.tells_kind = !the_setup().kazoo;
+  return all;
+}
 
 }  // namespace
 
 const store_under_test& the_store() {
   static const store_under_test zookeeper{
       .name = "zookeeper",
-      .make = []() -> std::unique_ptr<fresh_store> { return std::make_unique<rooted_store>(); },
-      .claims = {.fencing = true,
-                 .fifo = true,
-                 .direct_handoff = true,
-                 .shared_locks = true,
-                 .semaphores = !the_setup().kazoo,
-                 .elections = true,
-                 .notices_death = false,
-                 .tells_kind = !the_setup().kazoo,
-                 .survives_store_restart = true,
-                 .min_lease = std::chrono::milliseconds{100},
-                 .max_lease = std::chrono::hours{24},
-                 .lease_granularity = {},
-                 .expiry_granularity = {},
-                 .store_id = {},
-                 .caveats = {}},
+      .make = &make,
+      .claims = claims(),
       .short_lease = std::chrono::milliseconds{1000},
       .clients_share = true,
       .processes_share = true,

@@ -3,9 +3,11 @@
 #include <sallyport/capabilities.hpp>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 /// What the contract suite has to know about one backend's store.
 namespace sallyport::contract {
@@ -22,15 +24,43 @@ class fresh_store {
   [[nodiscard]] virtual std::string address() const = 0;
 };
 
-/// A store without anything to take away.
+/// A store of which nothing more is known than its address, and what is to be done in the end.
 class plain_store final : public fresh_store {
  public:
-  explicit plain_store(std::string address) : address_(std::move(address)) {}
+  explicit plain_store(std::string address, std::function<void()> at_end = {})
+      : address_(std::move(address)), at_end_(std::move(at_end)) {}
+  plain_store(const plain_store&) = delete;
+  plain_store& operator=(const plain_store&) = delete;
+  ~plain_store() override {
+    if (at_end_) at_end_();
+  }
   [[nodiscard]] std::string address() const override { return address_; }
 
  private:
-  std::string address_;
+  const std::string address_;
+  const std::function<void()> at_end_;
 };
+
+/// What a store claims that can do all that there is, but for noticing deaths. Store files say what
+/// is different with theirs.
+[[nodiscard]] inline capabilities all_claims() {
+  return {.fencing = true,
+          .fifo = true,
+          .direct_handoff = true,
+          .shared_locks = true,
+          .semaphores = true,
+          .elections = true,
+          .lists = true,
+          .notices_death = false,
+          .tells_kind = true,
+          .survives_store_restart = true,
+          .min_lease = std::chrono::milliseconds{100},
+          .max_lease = std::chrono::hours{24},
+          .lease_granularity = {},
+          .expiry_granularity = {},
+          .store_id = {},
+          .caveats = {}};
+}
 
 /// The descriptor of one backend. Its store file defines the_store(); the rest of the suite is the
 /// same for all.
