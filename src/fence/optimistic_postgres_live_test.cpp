@@ -1,4 +1,4 @@
-#include "fence/test_live_optimistic.hpp"
+#include "fence/test_live_optimistic_server.hpp"
 #include "tests/kit/fault_proxy.hpp"
 #include "tests/kit/postgres_server.hpp"
 #include "tests/kit/sql_executors.hpp"
@@ -13,17 +13,19 @@
 namespace sallyport::optimistic {
 namespace {
 
-struct postgres_world {
+struct postgres_world : server_world<kit::postgres_server> {
   using connection = kit::postgres_executor;
   static constexpr const char* table_options = "";
+  static constexpr const char* writers_type = "text";
   static constexpr const char* text_type = "text";
   static constexpr const char* bytes_type = "bytea";
 
-  static void start() { server() = std::make_unique<kit::postgres_server>(); }
-  static void stop() { server().reset(); }
-  static std::uint16_t port() { return server()->port(); }
   static std::unique_ptr<connection> connect(std::uint16_t port) {
     return std::make_unique<connection>(kit::postgres_server::address_at(port));
+  }
+  /// The statement that ends this connection.
+  static std::string end_of(const connection& other) {
+    return "SELECT pg_terminate_backend(" + std::to_string(other.process()) + ")";
   }
   static bool is_conflict(const kit::sql_error& error) {
     return error.state() == "40001" || error.state() == "40P01";
@@ -32,30 +34,12 @@ struct postgres_world {
     // The connection is gone, or an administrator ended it.
     return error.state().starts_with("08") || error.state().starts_with("57P");
   }
-
- private:
-  static std::unique_ptr<kit::postgres_server>& server() {
-    static std::unique_ptr<kit::postgres_server> kept;
-    return kept;
-  }
 };
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Postgres, OptimisticRows, postgres_world);
+INSTANTIATE_TYPED_TEST_SUITE_P(Postgres, OptimisticRowsFarAway, postgres_world);
 
-class OptimisticPostgres : public OptimisticRows<postgres_world> {
- protected:
-  void SetUp() override {
-    OptimisticRows::SetUp();
-    database_.run("DROP TABLE IF EXISTS texts");
-    database_.run(
-        "CREATE TABLE texts (k text PRIMARY KEY, t text, version bigint NOT NULL, writers text)");
-    database_.run("INSERT INTO texts VALUES ('a', 'before', 1)");
-  }
-  static table texts() {
-    return table{sql::dialect::postgres,
-                 {.table = "texts", .key = "k", .values = {"t"}, .writers = "writers"}};
-  }
-};
+class OptimisticPostgres : public OptimisticRowsFarAway<postgres_world> {};
 
 TEST_F(OptimisticPostgres, TellsWhichTextItCanNotKeep) {
   for (const std::string& bad : {std::string("a\0b", 3), std::string("\xff\xfe")}) {
@@ -68,22 +52,6 @@ TEST_F(OptimisticPostgres, TellsWhichTextItCanNotKeep) {
     }
   }
   EXPECT_EQ(database_.number("SELECT version FROM texts"), 1);
-}
-
-TEST_F(OptimisticPostgres, FindsItsWriteAfterTheNetworkTookTheAnswer) {
-  kit::fault_proxy network{postgres_world::port()};
-  session<postgres_world> far{network.port()};
-  network.set(kit::flow::to_client, kit::fault::drop_reply(kit::ending::reset, "after"));
-
-  const outcome done = update(far.executor(), texts(), "a",
-                              [](const values&) { return change{.values = {"after"}}; });
-
-  EXPECT_EQ(network.counts().replies_dropped, 1U);
-  EXPECT_TRUE(done);
-  EXPECT_EQ(done.version, 2);
-  EXPECT_EQ(done.attempts, 2U);
-  EXPECT_EQ(done.conflicts, 0U);
-  EXPECT_EQ(database_.number("SELECT version FROM texts"), 2);
 }
 
 TEST_F(OptimisticPostgres, FindsItsTransactionAfterTheNetworkTookTheAnswerToCommit) {
@@ -99,29 +67,6 @@ TEST_F(OptimisticPostgres, FindsItsTransactionAfterTheNetworkTookTheAnswerToComm
   EXPECT_TRUE(done);
   EXPECT_EQ(done.version, 2);
   EXPECT_EQ(noted(), 1);
-}
-
-TEST_F(OptimisticPostgres, SettlesWhatAServerThatDiedLeftOpen) {
-  session<postgres_world> own;
-  const auto write = pending_after([&] {
-    (void)update(
-        [&](const sql::statement& one) {
-          if (!is_write(one)) return own(one);
-          own.run("BEGIN");
-          own(one);
-          // Written, not committed, and then nobody is there any more.
-          database_.run(
-              "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = "
-              "'idle in transaction'");
-          throw sql::connection_lost("terminated");
-        },
-        texts(), "a", [](const values&) { return change{.values = {"after"}}; },
-        {.most_attempts = 1});
-  });
-
-  ASSERT_TRUE(write);
-  EXPECT_EQ(settle(database_.executor(), texts(), *write), settlement::not_written);
-  EXPECT_EQ(database_.run("SELECT t FROM texts").rows.at(0).at(0), sql::value{"before"});
 }
 
 TEST_F(OptimisticPostgres, TakesASerializationFailureForAConflict) {

@@ -3,19 +3,17 @@
 #include "backends/mariadb/answers.hpp"
 #include "backends/mariadb/schema.hpp"
 #include "backends/mariadb/speech.hpp"
+#include "backends/sql/promises.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <map>
 #include <utility>
 
 namespace sallyport::backends::mariadb {
 namespace {
-
-using namespace std::chrono_literals;
 
 /// What the server was asked for, by name.
 std::map<std::string, std::string> settings_in(const reply& said) {
@@ -179,18 +177,8 @@ base::failure greeting::no_rights(const reply& said) const {
 
 sallyport::capabilities capabilities_of(const std::optional<server_facts>& facts,
                                         const address& where) {
-  sallyport::capabilities all;
-  all.fencing = true;
-  all.fifo = true;
-  all.direct_handoff = true;
-  all.shared_locks = true;
-  all.semaphores = true;
-  all.elections = true;
-  all.notices_death = false;
-  all.tells_kind = true;
+  sallyport::capabilities all = sql::promises();
   all.survives_store_restart = facts && facts->flushes;
-  all.min_lease = 100ms;
-  all.max_lease = 24h;
   if (!where.store.empty()) {
     all.store_id = "mariadb:" + where.store;
   } else if (facts) {
@@ -199,17 +187,14 @@ sallyport::capabilities capabilities_of(const std::optional<server_facts>& facts
     all.store_id = where.description + ":" + where.prefix;
   }
   all.caveats = {
-      "Leases end by the server's wall clock: a step of that clock can end one early and let two "
-      "in. Tokens keep their order; fence what must not be written by a late holder.",
+      std::string(sql::clock_caveat),
       "A server that is restored from old data, or a replica that is promoted and lacks what was "
       "committed last, forgets locks and tokens that came later: tokens may come again.",
       "The server tells nobody that a turn has come: waiters ask, the first in line every 1 to 2 "
       "ms at the beginning, the others less often, and all of them less the longer nothing moves.",
   };
   if (!facts) {
-    all.caveats.emplace_back(
-        "The server could not be reached when the client was opened, so its settings are unknown; "
-        "what is said here is the least that can be promised.");
+    all.caveats.emplace_back(sql::unreached_caveat);
     return all;
   }
   if (!facts->mariadb) {

@@ -3,16 +3,14 @@
 #include "backends/postgres/answers.hpp"
 #include "backends/postgres/schema.hpp"
 #include "backends/postgres/speech.hpp"
+#include "backends/sql/promises.hpp"
 #include <sallyport/error.hpp>
 
 #include <charconv>
-#include <chrono>
 #include <utility>
 
 namespace sallyport::backends::postgres {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr int oldest_version = 130000;
 
@@ -116,18 +114,8 @@ base::result<std::optional<std::string>> greeting::hear_version(const reply& sai
 
 sallyport::capabilities capabilities_of(const std::optional<server_facts>& facts,
                                         const address& where) {
-  sallyport::capabilities all;
-  all.fencing = true;
-  all.fifo = true;
-  all.direct_handoff = true;
-  all.shared_locks = true;
-  all.semaphores = true;
-  all.elections = true;
-  all.notices_death = false;
-  all.tells_kind = true;
+  sallyport::capabilities all = sql::promises();
   all.survives_store_restart = facts && facts->fsync;
-  all.min_lease = 100ms;
-  all.max_lease = 24h;
   if (!where.store.empty()) {
     all.store_id = "postgres:" + where.store;
   } else if (facts) {
@@ -136,17 +124,13 @@ sallyport::capabilities capabilities_of(const std::optional<server_facts>& facts
     all.store_id = where.description + ":" + where.schema;
   }
   all.caveats = {
-      "Leases end by the server's wall clock: a step of that clock can end one early and let two "
-      "in. "
-      "Tokens keep their order; fence what must not be written by a late holder.",
+      std::string(sql::clock_caveat),
       "A server that is restored from old data, or a replica that is promoted and lacks what was "
       "committed last, forgets locks; if it lacks more than a million grants, or was restored, "
       "tokens may come again.",
   };
   if (!facts) {
-    all.caveats.emplace_back(
-        "The server could not be reached when the client was opened, so its settings are unknown; "
-        "what is said here is the least that can be promised.");
+    all.caveats.emplace_back(sql::unreached_caveat);
     return all;
   }
   if (facts->pooled) {
