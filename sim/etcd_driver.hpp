@@ -17,15 +17,6 @@ namespace sallyport::sim {
 struct etcd_protocol {
   using machine = backends::etcd::contention;
   using action = backends::etcd::action;
-  using acquire_told = backends::etcd::acquire_told;
-  using renew_told = backends::etcd::renew_told;
-  using downgrade_told = backends::etcd::downgrade_told;
-  using leave_told = backends::etcd::leave_told;
-  using value_told = backends::etcd::value_told;
-  using entered_told = backends::etcd::entered_told;
-  using lost_told = backends::etcd::lost_told;
-  using changed_told = backends::etcd::changed_told;
-  using reconnected_told = backends::etcd::reconnected_told;
 };
 
 /// One process's client of etcd: the real machine of src/backends/etcd, and what its session and its

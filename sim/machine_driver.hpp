@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend_api/backend.hpp"
+#include "backend_api/told.hpp"
 #include "sim/checkers.hpp"
 #include "sim/context.hpp"
 #include "sim/process.hpp"
@@ -8,7 +9,6 @@
 #include "sim/store.hpp"
 #include <sallyport/error.hpp>
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -173,37 +173,35 @@ class machine_driver : public store_driver {
   }
   bool tell(action& what) {
     using kind = question_book::kind;
-    if (auto* const acquired = std::get_if<typename Protocol::acquire_told>(&what)) {
+    if (auto* const acquired = std::get_if<backend_api::acquire_told>(&what)) {
       questions_.told(acquired->holder, kind::acquire);
       const auto* const won =
           acquired->answer ? std::get_if<backend_api::granted>(&*acquired->answer) : nullptr;
       if (won != nullptr) granted(acquired->holder, won->tokens);
-      listener_->acquire_answered(acquired->holder, std::move(acquired->answer));
-    } else if (auto* const renewed = std::get_if<typename Protocol::renew_told>(&what)) {
+      backend_api::tell(*listener_, *acquired);
+    } else if (auto* const renewed = std::get_if<backend_api::renew_told>(&what)) {
       questions_.told(renewed->holder, kind::renew);
       const auto* const won =
           renewed->answer ? std::get_if<backend_api::renewed>(&*renewed->answer) : nullptr;
       if (won != nullptr) granted(renewed->holder, won->tokens);
-      std::array<backend_api::renew_outcome, 1> outcome{
-          {{renewed->holder, std::move(renewed->answer)}}};
-      listener_->renewals_answered(outcome);
-    } else if (auto* const left = std::get_if<typename Protocol::leave_told>(&what)) {
+      backend_api::tell(*listener_, *renewed);
+    } else if (auto* const left = std::get_if<backend_api::leave_told>(&what)) {
       questions_.told(left->holder, kind::leave);
-      listener_->leave_answered(left->holder, std::move(left->answer));
-    } else if (auto* const downgraded = std::get_if<typename Protocol::downgrade_told>(&what)) {
+      backend_api::tell(*listener_, *left);
+    } else if (auto* const downgraded = std::get_if<backend_api::downgrade_told>(&what)) {
       questions_.told(downgraded->holder, kind::downgrade);
-      listener_->downgrade_answered(downgraded->holder, std::move(downgraded->answer));
-    } else if (auto* const entered = std::get_if<typename Protocol::entered_told>(&what)) {
+      backend_api::tell(*listener_, *downgraded);
+    } else if (auto* const entered = std::get_if<backend_api::entered_told>(&what)) {
       shared_.count.add(counter::cluster_entered_by_event);
-      listener_->granted_notice(entered->holder, std::nullopt);
-    } else if (auto* const lost = std::get_if<typename Protocol::lost_told>(&what)) {
+      backend_api::tell(*listener_, *entered);
+    } else if (auto* const lost = std::get_if<backend_api::lost_told>(&what)) {
       shared_.count.add(counter::cluster_loss_told);
-      listener_->lost_notice(lost->holder);
-    } else if (auto* const changed = std::get_if<typename Protocol::changed_told>(&what)) {
+      backend_api::tell(*listener_, *lost);
+    } else if (auto* const changed = std::get_if<backend_api::changed_told>(&what)) {
       listener_->changed_notice(changed->name);
-    } else if (std::holds_alternative<typename Protocol::reconnected_told>(what)) {
+    } else if (std::holds_alternative<backend_api::reconnected_told>(what)) {
       listener_->reconnected();
-    } else if (auto* const said = std::get_if<typename Protocol::value_told>(&what)) {
+    } else if (auto* const said = std::get_if<backend_api::value_told>(&what)) {
       const auto found = values_.find(said->ticket);
       if (found == values_.end()) {
         shared_.fail("waits end", "a value was answered that nobody had asked for, or twice");

@@ -355,7 +355,7 @@ void redlock_driver::carry_out(quorum_action& what) {
   } else if (auto* const left = std::get_if<leave_told>(&what)) {
     told(left->holder, question::leave);
     listener_->leave_answered(left->holder, std::move(left->answer));
-  } else if (auto* const look = std::get_if<look_told>(&what)) {
+  } else if (auto* const look = std::get_if<entered_told>(&what)) {
     listener_->granted_notice(look->holder, std::nullopt);
   } else if (auto* const lost = std::get_if<lost_told>(&what)) {
     listener_->lost_notice(lost->holder);

@@ -17,15 +17,6 @@ namespace sallyport::sim {
 struct zookeeper_protocol {
   using machine = backends::zookeeper::contention;
   using action = backends::zookeeper::action;
-  using acquire_told = backends::zookeeper::acquire_told;
-  using renew_told = backends::zookeeper::renew_told;
-  using downgrade_told = backends::zookeeper::downgrade_told;
-  using leave_told = backends::zookeeper::leave_told;
-  using value_told = backends::zookeeper::value_told;
-  using entered_told = backends::zookeeper::entered_told;
-  using lost_told = backends::zookeeper::lost_told;
-  using changed_told = backends::zookeeper::changed_told;
-  using reconnected_told = backends::zookeeper::reconnected_told;
 };
 
 /// One process's client of ZooKeeper: the real machine of src/backends/zookeeper, and what its

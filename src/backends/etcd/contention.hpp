@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend_api/backend.hpp"
+#include "backend_api/told.hpp"
 #include "backends/etcd/contender.hpp"
 #include "backends/etcd/layout.hpp"
 #include "backends/etcd/speech.hpp"
@@ -48,38 +49,16 @@ struct unwatch_order {
 struct doubt_order {};
 
 // What is to be told.
-struct acquire_told {
-  backend_api::holder_id holder;
-  base::result<backend_api::acquire_answer> answer;
-};
-struct renew_told {
-  backend_api::holder_id holder;
-  base::result<backend_api::renew_answer> answer;
-};
-struct downgrade_told {
-  backend_api::holder_id holder;
-  base::result<backend_api::renew_answer> answer;
-};
-struct leave_told {
-  backend_api::holder_id holder;
-  base::result<backend_api::leave_answer> answer;
-};
-struct value_told {
-  std::uint64_t ticket = 0;
-  base::result<bool> answer;
-};
-/// It has got in: let it claim.
-struct entered_told {
-  backend_api::holder_id holder;
-};
-struct lost_told {
-  backend_api::holder_id holder;
-};
-struct changed_told {
-  lock_name name;
-};
-struct reconnected_told {};
-struct disconnected_told {};
+using backend_api::acquire_told;
+using backend_api::changed_told;
+using backend_api::disconnected_told;
+using backend_api::downgrade_told;
+using backend_api::entered_told;
+using backend_api::leave_told;
+using backend_api::lost_told;
+using backend_api::reconnected_told;
+using backend_api::renew_told;
+using backend_api::value_told;
 
 using action =
     std::variant<txn_order, grant_order, revoke_order, keep_alive_order, watch_order, unwatch_order,

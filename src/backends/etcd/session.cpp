@@ -176,17 +176,8 @@ void session::work_off() {
 void session::carry_out(action& what) {
   if (auto* const order = std::get_if<txn_order>(&what)) {
     send(*order);
-  } else if (auto* const acquired = std::get_if<acquire_told>(&what)) {
-    listener_.acquire_answered(acquired->holder, std::move(acquired->answer));
-  } else if (auto* const renewed = std::get_if<renew_told>(&what)) {
-    std::array<renew_outcome, 1> outcome{{{renewed->holder, std::move(renewed->answer)}}};
-    listener_.renewals_answered(outcome);
-  } else if (auto* const left = std::get_if<leave_told>(&what)) {
-    listener_.leave_answered(left->holder, std::move(left->answer));
-  } else if (auto* const entered = std::get_if<entered_told>(&what)) {
-    listener_.granted_notice(entered->holder, std::nullopt);
-  } else if (auto* const lost = std::get_if<lost_told>(&what)) {
-    listener_.lost_notice(lost->holder);
+  } else if (backend_api::tell(listener_, what)) {
+    return;
   } else if (auto* const watching = std::get_if<watch_order>(&what)) {
     transport_->watch(
         codec::watch_request(watching->watch, watching->key, watching->end, watching->puts));
@@ -211,8 +202,6 @@ void session::carry_out(action& what) {
                      });
   } else if (std::holds_alternative<doubt_order>(what)) {
     transport_->doubt();
-  } else if (auto* const downgraded = std::get_if<downgrade_told>(&what)) {
-    listener_.downgrade_answered(downgraded->holder, std::move(downgraded->answer));
   } else if (auto* const proclaimed = std::get_if<value_told>(&what)) {
     completion<bool> done;
     {
@@ -223,12 +212,6 @@ void session::carry_out(action& what) {
       values_.erase(found);
     }
     done(std::move(proclaimed->answer));
-  } else if (auto* const changed = std::get_if<changed_told>(&what)) {
-    listener_.changed_notice(changed->name);
-  } else if (std::holds_alternative<disconnected_told>(what)) {
-    listener_.disconnected();
-  } else {
-    listener_.reconnected();
   }
 }
 

@@ -192,7 +192,7 @@ void quorum::answer_won(contender& who, quorum_actions& out) {
         renew_told{who.holder, renew_answer(backend_api::renewed{who.tokens, left(*who.claim)})});
   }
   if (!who.acquire && !who.claim && !std::exchange(who.told, true)) {
-    out.all.emplace_back(look_told{who.holder});
+    out.all.emplace_back(entered_told{who.holder});
   }
   who.acquire.reset();
   who.claim.reset();
@@ -319,7 +319,7 @@ void quorum::heard(node_number node, std::string_view message, time_point now,
   if (said->what == notice::kind::wake) {
     if (who != nullptr && who->is == phase::enrolling) who->woken = true;
     if (who != nullptr && who->is == phase::queued && !std::exchange(who->told, true)) {
-      out.all.emplace_back(look_told{who->holder});
+      out.all.emplace_back(entered_told{who->holder});
     }
     return;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend_api/backend.hpp"
+#include "backend_api/told.hpp"
 #include "backends/redlock/contender.hpp"
 #include "backends/redlock/membership.hpp"
 #include "backends/redlock/speech.hpp"
@@ -48,29 +49,15 @@ struct delivery {
   std::string mark;  ///< what the command expects the node's mark to be; empty: it does not matter
 };
 
-/// What the engine is told.
-struct acquire_told {
-  backend_api::holder_id holder;
-  base::result<backend_api::acquire_answer> answer;
-};
-struct renew_told {
-  backend_api::holder_id holder;
-  base::result<backend_api::renew_answer> answer;
-};
-struct leave_told {
-  backend_api::holder_id holder;
-  base::result<backend_api::leave_answer> answer;
-};
-/// "Perhaps it is yours: claim it to find out."
-struct look_told {
-  backend_api::holder_id holder;
-};
-struct lost_told {
-  backend_api::holder_id holder;
-};
-struct reconnected_told {};
+// What the engine is told.
+using backend_api::acquire_told;
+using backend_api::entered_told;
+using backend_api::leave_told;
+using backend_api::lost_told;
+using backend_api::reconnected_told;
+using backend_api::renew_told;
 
-using quorum_action = std::variant<delivery, acquire_told, renew_told, leave_told, look_told,
+using quorum_action = std::variant<delivery, acquire_told, renew_told, leave_told, entered_told,
                                    lost_told, reconnected_told>;
 
 /// To be carried out in this order.

@@ -100,7 +100,7 @@ void quorum::offered(contender& who, node_number node, const std::string& nonce,
   if (who.is == phase::claiming && who.round_id == id) {
     ask_for_claim(who, only(node), now, out);
   } else if (who.is == phase::queued && !std::exchange(who.told, true)) {
-    out.all.emplace_back(look_told{who.holder});
+    out.all.emplace_back(entered_told{who.holder});
   }
 }
 

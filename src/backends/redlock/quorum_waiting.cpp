@@ -102,7 +102,7 @@ void quorum::enrolled(contender& who, time_point now, quorum_actions& out) {
   answer_waiting(who, ask_again_after(who), out);
   // A node that had answered was left since.
   if (std::exchange(who.woken, false) && !std::exchange(who.told, true)) {
-    out.all.emplace_back(look_told{who.holder});
+    out.all.emplace_back(entered_told{who.holder});
   }
 }
 

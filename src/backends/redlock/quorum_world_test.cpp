@@ -195,7 +195,7 @@ class world {
     if (auto* const acquired = std::get_if<acquire_told>(&what)) tell(who, *acquired);
     if (auto* const renewed = std::get_if<renew_told>(&what)) tell(who, *renewed);
     if (auto* const gone = std::get_if<leave_told>(&what)) tell(who, *gone);
-    if (auto* const look = std::get_if<look_told>(&what)) tell(who, *look);
+    if (auto* const look = std::get_if<entered_told>(&what)) tell(who, *look);
     if (auto* const lost = std::get_if<lost_told>(&what)) tell(who, *lost);
   }
   /// The engine hears of it behind everything that was sent before.
@@ -578,7 +578,7 @@ class world {
       later(who, each, 200ms, [this, &who, &each] { depart(who, each, true); });
     }
   }
-  void hear(client& who, party& each, const look_told&) {
+  void hear(client& who, party& each, const entered_told&) {
     if (each.is == party::phase::asking) each.look = true;
     if (each.is == party::phase::waiting || each.is == party::phase::pausing) claim(who, each);
   }

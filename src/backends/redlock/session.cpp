@@ -307,19 +307,8 @@ void session::carry_out(quorum_action& what) {
     command->answer_by = sent->answer_by;
     command->order_key = sent->why.holder;
     members_[node]->commands().send(std::move(command));
-  } else if (auto* const acquired = std::get_if<acquire_told>(&what)) {
-    listener_.acquire_answered(acquired->holder, std::move(acquired->answer));
-  } else if (auto* const renewed = std::get_if<renew_told>(&what)) {
-    std::array<renew_outcome, 1> outcome{{{renewed->holder, std::move(renewed->answer)}}};
-    listener_.renewals_answered(outcome);
-  } else if (auto* const left = std::get_if<leave_told>(&what)) {
-    listener_.leave_answered(left->holder, std::move(left->answer));
-  } else if (auto* const look = std::get_if<look_told>(&what)) {
-    listener_.granted_notice(look->holder, std::nullopt);
-  } else if (auto* const lost = std::get_if<lost_told>(&what)) {
-    listener_.lost_notice(lost->holder);
   } else {
-    listener_.reconnected();
+    backend_api::tell(listener_, what);
   }
 }
 

@@ -330,7 +330,7 @@ class QuorumTest : public ::testing::Test {
       log.push_back("renew " + text(renewed->answer) + by(renewed->holder));
     } else if (auto* const gone = std::get_if<leave_told>(&what)) {
       log.push_back("leave " + text(gone->answer) + by(gone->holder));
-    } else if (auto* const look = std::get_if<look_told>(&what)) {
+    } else if (auto* const look = std::get_if<entered_told>(&what)) {
       log.push_back("look now" + by(look->holder));
     } else if (auto* const lost = std::get_if<lost_told>(&what)) {
       log.push_back("lost it" + by(lost->holder));

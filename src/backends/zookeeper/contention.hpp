@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend_api/backend.hpp"
+#include "backend_api/told.hpp"
 #include "backends/zookeeper/contender.hpp"
 
 #include <functional>
@@ -38,45 +39,20 @@ struct doubt_order {
 };
 
 // What is to be told.
-struct acquire_told {
-  backend_api::holder_id holder;
-  base::result<backend_api::acquire_answer> answer;
-};
-struct renew_told {
-  backend_api::holder_id holder;
-  base::result<backend_api::renew_answer> answer;
-};
-struct downgrade_told {
-  backend_api::holder_id holder;
-  base::result<backend_api::renew_answer> answer;
-};
-struct leave_told {
-  backend_api::holder_id holder;
-  base::result<backend_api::leave_answer> answer;
-};
-struct value_told {
-  std::uint64_t ticket = 0;
-  base::result<bool> answer;
-};
+using backend_api::acquire_told;
+using backend_api::changed_told;
+using backend_api::downgrade_told;
+using backend_api::entered_told;
+using backend_api::leave_told;
+using backend_api::lost_told;
+using backend_api::reconnected_told;
+using backend_api::renew_told;
+using backend_api::value_told;
+using backend_api::wanted_told;
 /// The answers to contention::ask(), in its order; of those that did not come, why.
 struct asked_told {
   std::uint64_t ticket = 0;
   std::vector<reply> answers;
-};
-/// It has got in: let it claim.
-struct entered_told {
-  backend_api::holder_id holder;
-};
-struct lost_told {
-  backend_api::holder_id holder;
-};
-struct changed_told {
-  lock_name name;
-};
-struct reconnected_told {};
-/// Somebody wishes that it give its grant back, in Curator's way.
-struct wanted_told {
-  backend_api::holder_id holder;
 };
 
 using action = std::variant<send_order, open_order, close_order, doubt_order, acquire_told,

@@ -163,26 +163,8 @@ void session::carry_out(action& what) {
 }
 
 bool session::tell(action& what) {
-  if (auto* const acquired = std::get_if<acquire_told>(&what)) {
-    listener_.acquire_answered(acquired->holder, std::move(acquired->answer));
-  } else if (auto* const renewed = std::get_if<renew_told>(&what)) {
-    std::array<renew_outcome, 1> outcome{{{renewed->holder, std::move(renewed->answer)}}};
-    listener_.renewals_answered(outcome);
-  } else if (auto* const left = std::get_if<leave_told>(&what)) {
-    listener_.leave_answered(left->holder, std::move(left->answer));
-  } else if (auto* const downgraded = std::get_if<downgrade_told>(&what)) {
-    listener_.downgrade_answered(downgraded->holder, std::move(downgraded->answer));
-  } else if (auto* const entered = std::get_if<entered_told>(&what)) {
-    listener_.granted_notice(entered->holder, std::nullopt);
-  } else if (auto* const lost = std::get_if<lost_told>(&what)) {
-    listener_.lost_notice(lost->holder);
-  } else if (auto* const changed = std::get_if<changed_told>(&what)) {
-    listener_.changed_notice(changed->name);
-  } else if (std::holds_alternative<reconnected_told>(what)) {
-    listener_.reconnected();
-  } else if (auto* const wanted = std::get_if<wanted_told>(&what)) {
-    listener_.release_wanted_notice(wanted->holder);
-  } else if (auto* const proclaimed = std::get_if<value_told>(&what)) {
+  if (backend_api::tell(listener_, what)) return true;
+  if (auto* const proclaimed = std::get_if<value_told>(&what)) {
     completion<bool> done;
     {
       const base::mutex_lock lock(mutex_);
