@@ -18,7 +18,8 @@ BEGIN
     OR (NEW.kind = 2 AND writers > 0 AND holders > 1) THEN
     RAISE EXCEPTION 'too many holders of %', NEW.name;
   END IF;
-  IF TG_OP = 'INSERT' THEN
+  -- A hand-over is an insert, or the giver's row with the taker's name in it.
+  IF TG_OP = 'INSERT' OR (NEW.holder <> OLD.holder AND NEW.state <> 2) THEN
     INSERT INTO public.history (name, mode, first_token, last_token)
       VALUES (NEW.name, NEW.mode, NEW.first_token, NEW.last_token);
   END IF;

@@ -224,7 +224,9 @@ RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_ timestamptz;
+  other {schema}.lock%ROWTYPE;  -- one of those who hold it
   mine {schema}.lock%ROWTYPE;
+  is_first boolean;
   used_as smallint;
   permits_ integer := p_permits;
   place_ bigint;
@@ -247,8 +249,28 @@ BEGIN
   END IF;
   nothing := pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616))::text;
   now_ := clock_timestamp();
-  IF EXISTS (SELECT FROM {schema}.lock l WHERE l.name = p_name)
-    OR EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name) THEN
+  SELECT * INTO other FROM {schema}.lock l WHERE l.name = p_name LIMIT 1;
+  IF p_may_wait AND other.kind = p_kind AND p_kind <> 3 AND other.mode = 0 AND other.state <> 2 AND other.expires > now_
+    AND other.holder <> p_holder THEN
+    -- Most who wait: somebody alive bars all others, so nobody else holds it, and the queue stays as it is but for one's own ticket.
+    INSERT INTO {schema}.queue AS t VALUES (p_name, nextval('{schema_in_text}.place'), p_holder, p_kind, p_mode,
+      other.permits, p_window_ms, least(p_tokens, 1024), now_ + p_ticket_ms * interval '1 millisecond', now_,
+      p_local_waiters, p_client, p_pid, p_host, p_label, p_value)
+      ON CONFLICT (name, holder) DO UPDATE SET lapses = excluded.lapses, window_ms = excluded.window_ms,
+        tokens = excluded.tokens, local_waiters = excluded.local_waiters WHERE t.lapses > now_
+      RETURNING coalesce(t.place <= (SELECT f.place FROM {schema}.queue f WHERE f.name = p_name AND f.lapses > now_
+        ORDER BY f.place LIMIT 1), true) INTO is_first;
+    IF FOUND THEN
+      -- A place in the queue that a crash takes away is taken again by the next question.
+      nothing := set_config('synchronous_commit', 'off', true);
+      IF is_first THEN
+        ask_ms := least(ask_ms, ceil(extract(epoch FROM other.expires - clock_timestamp()) * 1000)::bigint);
+      END IF;
+      RETURN ARRAY[2, greatest(ask_ms, 1), other.last_token, other.permits];
+    END IF;
+  END IF;
+
+  IF other.holder IS NOT NULL OR EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name) THEN
     unused := false;
     LOOP
       SELECT count(*), count(*) FILTER (WHERE l.mode = 0 OR l.state = 2), min(l.expires), max(l.expires),
@@ -309,7 +331,7 @@ BEGIN
       least(p_tokens, 1024), now_ + p_ticket_ms * interval '1 millisecond', now_, p_local_waiters, p_client, p_pid, p_host,
       p_label, p_value);
   END IF;
-  -- A place in the queue that a crash takes away is taken again by the next question.
+  -- As above.
   IF served = 0 THEN nothing := set_config('synchronous_commit', 'off', true); END IF;
   IF NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name AND q.place < place_ AND q.lapses > now_) THEN
     IF p_kind = 3 THEN latest := soonest;
@@ -382,6 +404,8 @@ RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_ timestamptz;
+  head {schema}.queue%ROWTYPE;
+  first_ bigint;
   until timestamptz;
   kind_ smallint;
   left_ bigint := 0;
@@ -393,6 +417,25 @@ BEGIN
   END IF;
   nothing := pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616))::text;
   now_ := clock_timestamp();
+  SELECT * INTO head FROM {schema}.queue q WHERE q.name = p_name ORDER BY q.place LIMIT 1;
+  IF NOT p_withdraw AND head.kind <> 3 AND head.mode = 0 AND head.lapses > now_ AND head.holder <> p_holder THEN
+    -- Most hand-overs: who bars all others leaves, and the first in the queue does the same. The row changes hands.
+    first_ := {schema}.draw(p_durable);
+    UPDATE {schema}.lock l SET holder = head.holder, state = 1, permits = head.permits, first_token = first_,
+      last_token = first_ + head.tokens - 1, expires = now_ + head.window_ms * interval '1 millisecond', since = now_,
+      local_waiters = head.local_waiters, client = head.client, pid = head.pid, host = head.host, label = head.label,
+      value = head.value
+      WHERE l.name = p_name AND l.holder = p_holder AND l.kind = head.kind AND l.mode = 0 AND l.state <> 2
+        AND l.expires > now_;
+    IF FOUND THEN
+      DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.place = head.place;
+      nothing := pg_notify('sallyport_' || to_hex(head.client), format('g %s %s %s %s %s', encode(head.holder, 'hex'), first_,
+        first_ + head.tokens - 1, head.window_ms, head.permits))::text;
+      IF head.kind = 4 THEN PERFORM pg_notify({schema}.change_channel(p_name), ''); END IF;
+      RETURN ARRAY[1];
+    END IF;
+  END IF;
+
   DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2
     RETURNING l.expires, l.kind INTO until, kind_;
   IF FOUND THEN
@@ -402,11 +445,11 @@ BEGIN
     DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.holder = p_holder RETURNING q.lapses INTO until;
     IF FOUND AND until > now_ THEN left_ := 1; END IF;
   END IF;
-  IF EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name) THEN
+  IF head.place IS NOT NULL THEN
     served := {schema}.settle(p_name, now_, p_holder, p_durable);
   END IF;
-  -- A release that a crash undoes is a lock that ends with its lease.
-  IF served = 0 THEN nothing := set_config('synchronous_commit', 'off', true); END IF;
+  -- A release that a crash undoes is a lock that ends with its lease. What was drawn is committed as draw() said.
+  IF served = 0 AND first_ IS NULL THEN nothing := set_config('synchronous_commit', 'off', true); END IF;
   RETURN ARRAY[left_];
 END $$;
 COMMENT ON FUNCTION {schema}.leave IS 'Sallyport: releases, with hand-over';
