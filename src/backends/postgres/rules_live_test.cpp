@@ -1,3 +1,4 @@
+#include "backends/postgres/test_live_store.hpp"
 #include "backends/sql/test_live_rules.hpp"
 #include "base/random.hpp"
 
@@ -68,3 +69,40 @@ std::string random_call(base::random& random) {
 std::string word_for_deadlock() { return "deadlock"; }
 
 }  // namespace sallyport::sql_live
+
+namespace sallyport::postgres_live {
+namespace {
+
+// A plan that was made for a small table lasts as long as its session, and the table grows.
+TEST(Rules, FindNamesByTheirIndexHoweverSmallTheTablesAre) {
+  const postgres_server server;
+  open(server.address());
+  server.rows("VACUUM ANALYZE sallyport.lock");
+  server.rows("VACUUM ANALYZE sallyport.queue");
+  const auto acquire = [](const std::string& who, const std::string& kind) {
+    return "SELECT sallyport.acquire('n" + kind + "', '" + who + "', " + kind +
+           "::smallint, 0::smallint, 30000, 3000, 4000, true, 1, 1, 0, false, 7, 7, '', '', '')";
+  };
+
+  postgres_probe probe{server.address()};
+  probe.rows("BEGIN");
+  for (int turn = 0; turn < 10; ++turn) {
+    for (const std::string kind : {"1", "3"}) {
+      probe.rows(acquire("a", kind));
+      probe.rows(acquire("b", kind));
+      probe.rows("SELECT sallyport.leave('n" + kind + "', 'a', false, false)");
+      probe.rows("SELECT sallyport.renew(ARRAY['n" + kind +
+                 "']::bytea[], ARRAY['b']::bytea[], '{30000}', '{1}', '{0}', false)");
+      probe.rows("SELECT sallyport.leave('n" + kind + "', 'b', true, false)");
+    }
+  }
+
+  EXPECT_EQ(probe.value("SELECT sum(seq_scan) FROM pg_stat_xact_user_tables WHERE schemaname = "
+                        "'sallyport' AND relname IN ('lock', 'queue')"),
+            "0");
+  probe.rows("COMMIT");
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
+}  // namespace
+}  // namespace sallyport::postgres_live

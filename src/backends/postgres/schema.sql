@@ -6,7 +6,10 @@
 -- rows removes them by their expiry and looks afterwards at what is left.
 --
 -- What is called for its effect is assigned (nothing := ...), where that may happen often: an expression costs plpgsql a tenth of what
--- a statement (PERFORM) does. draw and settle, which only the others call, inherit their search_path.
+-- a statement (PERFORM) does. draw and settle, which only the others call, inherit their settings.
+--
+-- Whoever looks for one name says enable_seqscan = off: a session keeps its plans, and one that was made while a table was small reads
+-- the whole of it, with all that the next vacuum would remove, once many take turns.
 --
 -- Numbers: kind 1 mutex, 2 shared_mutex, 3 semaphore, 4 election; mode 0 exclusive, 1 shared; state 0 claimed,
 -- 1 provisional (handed over, good for the claim window), 2 a tombstone.
@@ -221,7 +224,8 @@ CREATE OR REPLACE FUNCTION {schema}.acquire(p_name bytea, p_holder bytea, p_kind
   p_lease_ms bigint, p_window_ms bigint, p_ticket_ms bigint, p_may_wait boolean, p_permits integer, p_tokens integer,
   p_local_waiters integer, p_durable boolean, p_client bigint, p_pid bigint, p_host bytea, p_label bytea, p_value bytea)
 RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 DECLARE
   now_ timestamptz;
   other {schema}.lock%ROWTYPE;  -- one of those who hold it
@@ -347,7 +351,8 @@ COMMENT ON FUNCTION {schema}.acquire IS 'Sallyport: lets in or puts into the que
 -- 1, first, last, remaining ms; 2, ask again after ms, newest token, permits: it waits; 0, 0, 0, 0: gone.
 CREATE OR REPLACE FUNCTION {schema}.renew(p_names bytea[], p_holders bytea[], p_lease_ms bigint[], p_tokens integer[],
   p_local_waiters integer[], p_durable boolean) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 DECLARE
   answers bigint[] := '{}';
   told bigint[];
@@ -401,7 +406,8 @@ COMMENT ON FUNCTION {schema}.renew IS 'Sallyport: renews and claims';
 -- Release; with p_withdraw also out of the queue. Answers {1}: it was there, {0}: it was not.
 CREATE OR REPLACE FUNCTION {schema}.leave(p_name bytea, p_holder bytea, p_withdraw boolean, p_durable boolean)
 RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 DECLARE
   now_ timestamptz;
   head {schema}.queue%ROWTYPE;
@@ -457,7 +463,8 @@ COMMENT ON FUNCTION {schema}.leave IS 'Sallyport: releases, with hand-over';
 -- Exclusive to shared, keeping the token; waiting readers enter. Answers as renew.
 CREATE OR REPLACE FUNCTION {schema}.downgrade(p_name bytea, p_holder bytea, p_lease_ms bigint, p_local_waiters integer,
   p_durable boolean) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 DECLARE
   now_ timestamptz;
   first_ bigint;
@@ -484,7 +491,8 @@ COMMENT ON FUNCTION {schema}.downgrade IS 'Sallyport: a writer becomes a reader'
 
 -- Answers {1}: done, {0}: this contender does not hold it.
 CREATE OR REPLACE FUNCTION {schema}.set_value(p_name bytea, p_holder bytea, p_value bytea) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 BEGIN
   UPDATE {schema}.lock l SET value = p_value
     WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2 AND l.expires > clock_timestamp();
@@ -498,7 +506,8 @@ COMMENT ON FUNCTION {schema}.set_value IS 'Sallyport: what a leader says';
 -- token, {3}: broken already.
 CREATE OR REPLACE FUNCTION {schema}.break_lock(p_name bytea, p_token bigint, p_at_once boolean, p_durable boolean)
 RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 DECLARE
   now_ timestamptz;
   broken {schema}.lock%ROWTYPE;
