@@ -56,9 +56,11 @@ LAYERS = {
 BACKEND_LAYER = {"backend_api", "base", "net", "include", "std", "system", "tl"}
 # Libraries of a backend, where they are few enough to name; any other backend may use any library.
 BACKEND_LIBRARIES = {"memory": set(), "local": {"lmdb"}, "etcd": set(), "zookeeper": set(), "memcached": set(),
-                     "postgres": set(), "mariadb": set(), "sql": set()}
-# Backends never see each other, but for one that is made of the other, and for what those of SQL servers share.
-BACKEND_COMPOSITION = {"redlock": {"backends/redis"}, "postgres": {"backends/sql"}, "mariadb": {"backends/sql"}}
+                     "postgres": set(), "mariadb": set(), "sql": set(), "pipeline": set()}
+# Backends never see each other, but for one that is made of the other, and for what those of SQL servers share, and those
+# that speak their protocol themselves.
+BACKEND_COMPOSITION = {"redlock": {"backends/redis"}, "postgres": {"backends/sql"}, "mariadb": {"backends/sql"},
+                       "redis": {"backends/pipeline"}, "memcached": {"backends/pipeline"}}
 # Base knows no locks, but it is the home of clocks: it defines the public lease_clock. The
 # simulator's Redis runs scripts with Lua, which is seen by two files.
 FILE_EXTRAS = {
