@@ -38,7 +38,7 @@ class session::carried final : public exchange {
     go_on(what_->heard(*said), sent_on);
   }
 
-  void not_bound() override {
+  void not_meant() override {
     const delivery_gate::pass pass(home_.gate_);
     if (pass.open()) go_on(what_->not_bound(), 0);
   }

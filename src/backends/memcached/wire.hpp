@@ -99,6 +99,8 @@ class line_reader {
 /// Thread safety: none.
 class reply_builder {
  public:
+  /// Of no command.
+  reply_builder() = default;
   /// For the command of this tag, with so many lines before its meta line's.
   reply_builder(std::uint64_t tag, unsigned lines) noexcept : tag_(tag), lines_(lines) {}
   /// True: the answer is whole. The failure: this is no answer to what was said, and nothing that
@@ -110,8 +112,8 @@ class reply_builder {
   base::result<bool> take_store(const answer_line& line);
   base::result<bool> take_meta(answer_line&& line);
 
-  std::uint64_t tag_;
-  unsigned lines_;
+  std::uint64_t tag_ = 0;
+  unsigned lines_ = 0;
   reply made_;
 };
 

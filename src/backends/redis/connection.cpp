@@ -1,50 +1,20 @@
 #include "backends/redis/connection.hpp"
 
+#include "backends/pipeline/connection_body.hpp"
 #include <sallyport/error.hpp>
-#include <sallyport/lease_clock.hpp>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <iterator>
+#include <cstddef>
 #include <string_view>
 #include <utility>
 
-namespace sallyport::backends::redis {
-namespace {
+namespace sallyport::backends {
 
-using namespace std::chrono_literals;
+template class pipeline::connection<redis::link, redis::exchange, redis::connection_owner,
+                                    redis::command_trace>;
 
-// Commands behind this many unwritten bytes wait outside of the buffer, where they can still be
-// answered "not sent".
-constexpr std::size_t enough_to_write = 256UL * 1024;
-// Written bytes are cut off the buffer's front from here on.
-constexpr std::size_t worth_cutting = 64UL * 1024;
-// What one TLS record holds: an unfinished write may have sent so much.
-constexpr std::uint64_t largest_record = 16UL * 1024;
-// After its first reply was overdue, a peer that does say something is asked this often.
-constexpr duration silence_patience = 1s;
-// After a shorter pause nothing is looked at: the look is a system call.
-constexpr duration worth_looking = 5ms;
-
-}  // namespace
-
-void connection::flight_queue::push(flight&& one) {
-  if (empty()) {
-    all_.clear();
-    first_ = 0;
-  } else if (first_ >= all_.size() / 2 && all_.size() == all_.capacity()) {
-    all_.erase(all_.begin(), begin());
-    first_ = 0;
-  }
-  all_.push_back(std::move(one));
-}
-
-connection::flight connection::flight_queue::pop() { return std::move(all_[first_++]); }
-
-connection::flight_queue connection::flight_queue::take() {
-  return std::exchange(*this, flight_queue{});
-}
+namespace redis {
 
 base::result<std::shared_ptr<connection>> connection::make(std::shared_ptr<net::pump> engine,
                                                            settings how,
@@ -60,235 +30,13 @@ base::result<std::shared_ptr<connection>> connection::make(std::shared_ptr<net::
                             .connect_timeout = how.connect_timeout},
                            made);
   if (!linked) return tl::unexpected(linked.error());
-  made->link_ = std::move(*linked);
+  made->attach(std::move(*linked));
   return made;
 }
 
 connection::connection(const settings& how, std::weak_ptr<owner> whose)
-    : max_waiting_bytes_(how.max_waiting_bytes),
-      max_in_flight_(std::max<std::size_t>(how.max_in_flight, 1)),
-      owner_(std::move(whose)) {}
-
-connection::~connection() {
-  if (link_) connection::close();
-}
-
-// Sending.
-
-bool connection::room_in_flight() {
-  return in_flight_.size() < max_in_flight_ && out_.size() - out_done_ < enough_to_write;
-}
-
-void connection::look_after_pause() {
-  if (broken_ || !in_flight_.empty()) return;
-  const time_point now = lease_clock::now();
-  if (now - quiet_since_ < worth_looking) return;
-  quiet_since_ = now;
-  if (!link_->stream().peer_has_left()) return;
-  // What is put in flight now is not written, and waits for the next connection.
-  broken_ = true;
-  why_broken_ = {make_error_code(errc::unavailable), "it closed the connection"};
-  link_->alarm(now);
-}
-
-void connection::put_in_flight(std::unique_ptr<exchange> what, script_form form) {
-  if (what->command.asking) {
-    flight before;
-    before.first_byte = written_ + (out_.size() - out_done_);
-    before.heard_before = heard_;
-    before.silent_by = what->answer_by;
-    constexpr std::array<std::string_view, 1> asking{"ASKING"};
-    append_command(out_, asking);
-    in_flight_.push(std::move(before));
-  }
-  flight one;
-  one.order_key = what->order_key;
-  one.script = what->command.script;
-  one.form = form;
-  one.first_byte = written_ + (out_.size() - out_done_);
-  one.heard_before = heard_;
-  one.silent_by = what->answer_by;
-  append_command(out_, what->command, form);
-  one.who = std::move(what);
-  in_flight_.push(std::move(one));
-}
-
-void connection::send_waiting() {
-  do {
-    while (up_ && !waiting_.empty() && room_in_flight()) {
-      waiting_bytes_ -= waiting_.front()->command.arguments.size();
-      put_in_flight(std::move(waiting_.front()), script_form::by_name);
-      waiting_.pop_front();
-    }
-    flush();
-  } while (up_ && !broken_ && !watching_output_ && !waiting_.empty() && room_in_flight());
-}
-
-void connection::flush() {
-  while (up_ && !broken_ && out_done_ < out_.size()) {
-    net::stream& stream = link_->stream();
-    net::transfer step = stream.write_some(std::string_view(out_).substr(out_done_));
-    if (step.what == net::transfer::outcome::moved) {
-      out_done_ += step.bytes;
-      written_ += step.bytes;
-      may_have_left_ = std::max(may_have_left_, written_);
-      continue;
-    }
-    if (stream.encrypted()) may_have_left_ = written_ + largest_record;
-    if (step.what == net::transfer::outcome::again) {
-      if (!watching_output_) link_->watch_output(true);
-      watching_output_ = true;
-      if (out_done_ >= worth_cutting) out_.erase(0, std::exchange(out_done_, 0));
-      return;
-    }
-    // Not dealt with here: this may be any caller's thread, and answers may still be readable.
-    broken_ = true;
-    why_broken_ =
-        step.what == net::transfer::outcome::failed
-            ? std::move(step.why)
-            : base::failure{make_error_code(errc::unavailable), "it closed the connection"};
-    link_->alarm(lease_clock::now());
-    return;
-  }
-  if (!up_ || broken_) return;
-  out_.clear();
-  out_done_ = 0;
-  if (watching_output_) link_->watch_output(false);
-  watching_output_ = false;
-}
-
-void connection::expect_by(time_point when) {
-  if (when >= next_due_) return;
-  next_due_ = when;
-  link_->alarm(when);
-}
-
-void connection::send(std::unique_ptr<exchange> what) {
-  base::failure refusal;
-  bool connect = false;
-  {
-    const base::mutex_lock lock(mutex_);
-    if (closed_) {
-      refusal = {make_error_code(errc::closed), "the client was closed"};
-    } else if (waiting_bytes_ + out_.size() - out_done_ + what->command.arguments.size() >
-               max_waiting_bytes_) {
-      refusal = {make_error_code(errc::unavailable),
-                 "too much waits to be sent" +
-                     (last_failure_.code ? "; " + last_failure_.detail : std::string())};
-    } else {
-      expect_by(what->answer_by);
-      if (up_ && waiting_.empty() && room_in_flight()) {
-        look_after_pause();
-        put_in_flight(std::move(what), script_form::by_name);
-        if (!busy_ && !watching_output_ && gatherings_ == 0) flush();
-        return;
-      }
-      connect = !up_;
-      waiting_bytes_ += what->command.arguments.size();
-      waiting_.push_back(std::move(what));
-    }
-  }
-  if (connect) link_->want();
-  if (what) what->answered(tl::unexpected(std::move(refusal)));
-}
-
-void connection::begin_gathering() {
-  const base::mutex_lock lock(mutex_);
-  ++gatherings_;
-}
-
-void connection::end_gathering() {
-  const base::mutex_lock lock(mutex_);
-  if (--gatherings_ == 0 && up_ && !busy_ && !watching_output_) flush();
-}
-
-// The end of a connection, for now or for good.
-
-bool connection::was_sent(const flight& one) const { return one.first_byte < may_have_left_; }
-
-void connection::take_back_flights(exchanges& lost) {
-  flight_queue all = in_flight_.take();
-  std::vector<std::unique_ptr<exchange>> unsent;
-  for (flight& each : all) {
-    if (!each.who) continue;
-    if (was_sent(each)) {
-      lost.push_back(std::move(each.who));
-    } else {
-      waiting_bytes_ += each.who->command.arguments.size();
-      unsent.push_back(std::move(each.who));
-    }
-  }
-  waiting_.insert(waiting_.begin(), std::make_move_iterator(unsent.begin()),
-                  std::make_move_iterator(unsent.end()));
-}
-
-void connection::forget_connection() {
-  up_ = false;
-  busy_ = false;
-  broken_ = false;
-  watching_output_ = false;
-  out_.clear();
-  out_done_ = 0;
-  written_ = 0;
-  may_have_left_ = 0;
-}
-
-void connection::answer_all(exchanges& all, const base::failure& why) {
-  for (auto& each : all) {
-    each->answered(tl::unexpected(why));
-    each.reset();
-  }
-}
-
-void connection::answer_lost(exchanges& lost, const std::string& why) {
-  if (lost.empty()) return;
-  answer_all(lost, {make_error_code(errc::outcome_unknown), why});
-}
-
-void connection::retarget(net::endpoint where) {
-  link_->retarget(std::move(where));
-  // What is sent from now on is meant for the new place. In this order: link_up() must not come
-  // between and find nothing pending.
-  const base::mutex_lock lock(mutex_);
-  up_ = false;
-}
-
-void connection::drop(base::failure why) {
-  link_->drop(std::move(why));
-  const base::mutex_lock lock(mutex_);
-  up_ = false;
-}
-
-void connection::rest(base::failure why) {
-  link_->rest(std::move(why));
-  const base::mutex_lock lock(mutex_);
-  up_ = false;
-}
-
-void connection::close() {
-  exchanges lost;
-  exchanges unsent;
-  {
-    const base::mutex_lock lock(mutex_);
-    if (closed_) return;
-    closed_ = true;
-    take_back_flights(lost);
-    std::move(waiting_.begin(), waiting_.end(), std::back_inserter(unsent));
-    waiting_.clear();
-    waiting_bytes_ = 0;
-    up_ = false;
-  }
-  link_->close();
-  answer_lost(lost, "the client was closed before " + link_->describe() + " had answered");
-  answer_all(unsent, {make_error_code(errc::closed), "the client was closed"});
-}
-
-bool connection::unfinished() {
-  const base::mutex_lock lock(mutex_);
-  return !closed_ && (!in_flight_.empty() || !waiting_.empty());
-}
-
-// What the link tells.
+    : command_pipeline({.waiting_bytes = how.max_waiting_bytes, .in_flight = how.max_in_flight},
+                       std::move(whose)) {}
 
 std::vector<wire_command> connection::link_greeting() {
   const std::shared_ptr<owner> whose = owner_.lock();
@@ -301,217 +49,61 @@ base::result<std::monostate> connection::link_greeted(const std::vector<reply>& 
   return whose->greeted(said);
 }
 
-void connection::link_up() {
-  {
-    const base::mutex_lock lock(mutex_);
-    // It may have been told to leave this server while the greeting was on its way.
-    if (closed_ || link_->drop_pending()) return;
-    up_ = true;
-    quiet_since_ = lease_clock::now();
-    last_failure_ = {};
-  }
-  if (const std::shared_ptr<owner> whose = owner_.lock()) whose->connected();
-  sort_waiting();
-  const base::mutex_lock lock(mutex_);
-  send_waiting();
+void connection::put_in_flight(std::unique_ptr<exchange> what) {
+  put_in_flight(std::move(what), script_form::by_name);
 }
 
-void connection::sort_waiting() {
-  std::deque<std::unique_ptr<exchange>> all;
-  {
-    const base::mutex_lock lock(mutex_);
-    all.swap(waiting_);
-    waiting_bytes_ = 0;
+void connection::put_in_flight(std::unique_ptr<exchange> what, script_form form) {
+  if (what->command.asking) {
+    static_cast<void>(begin_flight(*what));
+    constexpr std::array<std::string_view, 1> asking{"ASKING"};
+    append_command(out_.bytes(), asking);
   }
-  if (all.empty()) return;
-  exchanges refused;
-  std::deque<std::unique_ptr<exchange>> meant;
-  for (auto& each : all) {
-    if (each->still_meant()) {
-      meant.push_back(std::move(each));
-    } else {
-      refused.push_back(std::move(each));
-    }
-  }
-  answer_all(refused, {make_error_code(errc::unavailable),
-                       "the connection was made anew, and the server may be another"});
-  const base::mutex_lock lock(mutex_);
-  // Before what came meanwhile.
-  for (auto& each : meant) waiting_bytes_ += each->command.arguments.size();
-  for (const auto& each : waiting_) waiting_bytes_ += each->command.arguments.size();
-  waiting_.insert(waiting_.begin(), std::make_move_iterator(meant.begin()),
-                  std::make_move_iterator(meant.end()));
+  flight& one = begin_flight(*what);
+  one.trace = {.order_key = what->order_key, .script = what->command.script, .form = form};
+  append_command(out_.bytes(), what->command, form);
+  one.who = std::move(what);
 }
 
-void connection::link_down(const base::failure& why, bool was_up) {
-  exchanges lost;
-  exchanges unsent;
-  {
-    const base::mutex_lock lock(mutex_);
-    if (closed_) return;
-    take_back_flights(lost);
-    forget_connection();
-    last_failure_ = why;
-    if (!was_up) {
-      std::move(waiting_.begin(), waiting_.end(), std::back_inserter(unsent));
-      waiting_.clear();
-      waiting_bytes_ = 0;
-    }
-  }
-  if (const std::shared_ptr<owner> whose = owner_.lock()) whose->disconnected(why);
-  answer_lost(lost, "the connection was lost before the answer came: " + why.detail);
-  // To those who wait it is all the same, and may pass: another server may answer here soon.
-  answer_all(unsent, {make_error_code(errc::unavailable), why.detail});
-  const base::mutex_lock lock(mutex_);
-  if (!waiting_.empty()) link_->want();
-}
-
-void connection::link_ready(std::uint32_t /*events*/) { take_replies(); }
-
-bool connection::take_replies() {
-  bool more = true;
-  while (more) {
-    {
-      const base::mutex_lock lock(mutex_);
-      if (!up_) return false;
-      busy_ = true;
-    }
-    auto got = link_->read(said_);
-    const bool understood = dispatch();
-    said_.clear();
-    if (!got || !understood) {
-      link_->fail(got ? base::failure{make_error_code(errc::unavailable),
-                                      "it answered what nobody had asked"}
-                      : got.error());
-      return false;
-    }
-    more = *got;
-    finish_batch();
-  }
-  return true;
-}
-
-void connection::finish_batch() {
-  const base::mutex_lock lock(mutex_);
-  busy_ = false;
-  quiet_since_ = lease_clock::now();
-  send_waiting();
-}
-
-bool connection::dispatch() {
-  if (said_.empty()) return true;
-  {
-    const base::mutex_lock lock(mutex_);
-    ++heard_;
-    while (batch_.size() < said_.size() && !in_flight_.empty()) {
-      batch_.push_back(in_flight_.pop());
-    }
-  }
-  for (std::size_t i = 0; i < batch_.size(); ++i) {
-    flight& one = batch_[i];
-    if (!one.who) continue;
-    if (one.script != nullptr && one.form == script_form::by_name &&
-        said_[i].error_word() == "NOSCRIPT") {
-      heal(i);
-      continue;
-    }
-    one.who->answered(std::move(said_[i]));
-    one.who.reset();
-  }
-  const bool all_asked_for = batch_.size() == said_.size();
-  batch_.clear();
-  return all_asked_for;
-}
-
-void connection::heal(std::size_t index) {
-  std::unique_ptr<exchange> who = std::move(batch_[index].who);
-  {
-    const base::mutex_lock lock(mutex_);
-    const auto same_key = [&](const flight& other) { return other.order_key == who->order_key; };
-    const auto behind = batch_.begin() + static_cast<std::ptrdiff_t>(index) + 1;
-    const bool overtaken = who->order_key != backend_api::holder_id{} &&
-                           (std::any_of(behind, batch_.end(), same_key) ||
-                            std::any_of(in_flight_.begin(), in_flight_.end(), same_key));
-    if (up_ && !overtaken) {
-      // The first one that carries the text makes the server know it for those behind.
-      const script_source* const script = who->command.script;
-      const bool on_its_way =
-          std::any_of(in_flight_.begin(), in_flight_.end(), [&](const flight& other) {
-            return other.script == script && other.form == script_form::in_full;
-          });
-      put_in_flight(std::move(who), on_its_way ? script_form::by_name : script_form::in_full);
-      return;
-    }
-  }
-  who->answered(base::fail(errc::unavailable, link_->describe() +
-                                                  " no longer knew the script, and nothing was "
-                                                  "done; ask again"));
-}
-
-bool connection::take_overdue(time_point now, exchanges& unknown, exchanges& unsent) {
-  next_due_ = time_point::max();
-  time_point next = time_point::max();
-  for (flight& each : in_flight_) {
-    if (!each.who) continue;
-    if (each.who->answer_by <= now) {
-      unknown.push_back(std::move(each.who));
-    } else {
-      next = std::min(next, each.who->answer_by);
-    }
-  }
-  const auto late = std::stable_partition(waiting_.begin(), waiting_.end(),
-                                          [&](const auto& each) { return each->answer_by > now; });
-  for (auto each = late; each != waiting_.end(); ++each) {
-    waiting_bytes_ -= (*each)->command.arguments.size();
-    unsent.push_back(std::move(*each));
-  }
-  waiting_.erase(late, waiting_.end());
-  for (const auto& each : waiting_) next = std::min(next, each->answer_by);
-
-  bool silent = false;
-  if (up_ && !in_flight_.empty()) {
+base::result<std::monostate> connection::match(std::vector<reply>& said) {
+  // What is healed is put behind these, and is not answered by any of this.
+  std::size_t asked = in_flight_.size();
+  for (reply& each : said) {
+    if (asked-- == 0) return nobody_asked();
     flight& oldest = in_flight_.front();
-    if (oldest.silent_by <= now) {
-      silent = oldest.heard_before == heard_;
-      oldest.heard_before = heard_;
-      oldest.silent_by = now + silence_patience;
-    }
-    next = std::min(next, oldest.silent_by);
-  }
-  if (next != time_point::max()) expect_by(next);
-  return silent;
-}
-
-void connection::link_due(time_point now) {
-  // What has come in time is not late because nobody looked.
-  if (!take_replies()) {
-    const base::mutex_lock lock(mutex_);
-    if (closed_) return;
-  }
-  exchanges unknown;
-  exchanges unsent;
-  bool silent = false;
-  base::failure broken;
-  std::string why_unsent;
-  {
-    const base::mutex_lock lock(mutex_);
-    silent = take_overdue(now, unknown, unsent);
-    if (broken_) broken = why_broken_;
-    if (!unsent.empty()) {
-      why_unsent = last_failure_.code ? last_failure_.detail : std::string("nothing could be sent");
+    const bool unknown_script = oldest.trace.script != nullptr &&
+                                oldest.trace.form == script_form::by_name &&
+                                each.error_word() == "NOSCRIPT";
+    std::unique_ptr<exchange> who = std::move(oldest.who);
+    in_flight_.pop();
+    if (!who) continue;
+    if (unknown_script) {
+      heal(std::move(who));
+    } else {
+      tell(std::move(who), each);
     }
   }
-  const std::string server = link_->describe();
-  answer_lost(unknown, server + " did not answer in time");
-  if (!unsent.empty()) {
-    answer_all(unsent, {make_error_code(errc::unavailable),
-                        server + " was not reached in time: " + why_unsent});
-  }
-  if (broken.code) {
-    link_->fail(broken);
-  } else if (silent) {
-    link_->fail({make_error_code(errc::unavailable), "it has gone silent"});
-  }
+  return std::monostate{};
 }
 
-}  // namespace sallyport::backends::redis
+void connection::heal(std::unique_ptr<exchange> what) {
+  const bool overtaken =
+      what->order_key != backend_api::holder_id{} &&
+      std::any_of(in_flight_.begin(), in_flight_.end(),
+                  [&](const flight& other) { return other.trace.order_key == what->order_key; });
+  if (!up_ || overtaken) {
+    tell(std::move(what),
+         {make_error_code(errc::unavailable),
+          link_->describe() + " no longer knew the script, and nothing was done; ask again"});
+    return;
+  }
+  // The first one that carries the text makes the server know it for those behind.
+  const bool on_its_way = std::any_of(
+      in_flight_.begin(), in_flight_.end(), [script = what->command.script](const flight& other) {
+        return other.trace.script == script && other.trace.form == script_form::in_full;
+      });
+  put_in_flight(std::move(what), on_its_way ? script_form::by_name : script_form::in_full);
+}
+
+}  // namespace redis
+}  // namespace sallyport::backends

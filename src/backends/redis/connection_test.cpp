@@ -51,7 +51,9 @@ class recorded_exchange final : public exchange {
     into_->said = std::move(said);
     if (afterwards) afterwards();
   }
+  bool still_meant() override { return !when_asked || when_asked(); }
   std::function<void()> afterwards;
+  std::function<bool()> when_asked;
 
  private:
   std::shared_ptr<ending> into_;
@@ -70,12 +72,16 @@ class recording_owner final : public connection::owner {
     if (!verdict.empty()) return base::fail(errc::unavailable, verdict);
     return std::monostate{};
   }
-  void connected() override { ++connections; }
+  void connected() override {
+    ++connections;
+    if (when_connected) when_connected();
+  }
   void disconnected(const base::failure& why) override { losses.push_back(why.detail); }
 
   bool asks_role = false;
   std::string verdict;
   std::function<void()> when_greeted;
+  std::function<void()> when_connected;
   std::vector<std::vector<reply>> greetings;
   int connections = 0;
   std::vector<std::string> losses;
@@ -576,6 +582,97 @@ TEST_F(Connection, SendsNothingToAServerThatItWasToldToLeaveDuringTheGreeting) {
   EXPECT_EQ(kept->times, 0);
 }
 
+TEST_F(Connection, SendsNothingToAServerThatItsOwnerLeavesAtOnce) {
+  scripted_server other;
+  open();
+  const auto kept = send("KEPT");
+  owner_->when_connected = [&] {
+    owner_->when_connected = {};
+    connection_->retarget(other.where());
+  };
+
+  welcome(server_);
+  welcome(other);
+
+  ASSERT_TRUE(run([&] { return other.received() == wire("KEPT"); }));
+  EXPECT_EQ(server_.received(), "");
+  EXPECT_EQ(kept->times, 0);
+}
+
+TEST_F(Connection, SendsWhatHasWaitedBeforeWhatItsOwnerSaysFirst) {
+  open();
+  const auto one = send("ONE");
+  owner_->when_connected = [&] { send("TWO"); };
+
+  welcome(server_);
+
+  ASSERT_TRUE(run([&] { return server_.received() == wire("ONE") + wire("TWO"); }));
+}
+
+TEST_F(Connection, SendsOnlyWhatIsStillMeantWhenItIsConnected) {
+  open();
+  auto into = std::make_shared<ending>();
+  auto outdated = exchange_with(plain_command({"OUTDATED"}), into);
+  outdated->when_asked = [] { return false; };
+  connection_->send(std::move(outdated));
+  const auto kept = send("KEPT");
+  auto fresh_ending = std::make_shared<ending>();
+  owner_->when_connected = [&] {
+    auto fresh = exchange_with(plain_command({"FRESH"}), fresh_ending);
+    fresh->when_asked = [] { return false; };
+    connection_->send(std::move(fresh));
+  };
+
+  welcome(server_);
+
+  EXPECT_TRUE(into->unavailable());
+  EXPECT_EQ(kept->times, 0);
+  EXPECT_EQ(fresh_ending->times, 0) << "it is meant for this very server, and not asked";
+  ASSERT_TRUE(run([&] { return server_.received() == wire("KEPT") + wire("FRESH"); }));
+}
+
+TEST_F(Connection, AnswersWhatIsJustBeingAskedWhenItIsClosed) {
+  open();
+  auto into = std::make_shared<ending>();
+  auto one = exchange_with(plain_command({"ONE"}), into);
+  one->when_asked = [&] {
+    connection_->close();
+    return true;
+  };
+  connection_->send(std::move(one));
+
+  welcome(server_);
+
+  EXPECT_TRUE(into->closed());
+}
+
+TEST_F(Connection, SendsWhatIsBoundToAConnectionOnThatOneOnly) {
+  settings_.max_in_flight = 1;
+  connect();
+  const std::uint64_t first = connection_->number();
+  auto bound = [&](const std::shared_ptr<ending>& into) {
+    auto made = exchange_with(plain_command({"BOUND"}), into);
+    made->bound_to = first;
+    connection_->send(std::move(made));
+  };
+  const auto sent = send("SENT");
+  const auto waits = std::make_shared<ending>();
+  bound(waits);
+  const auto kept = send("KEPT");
+
+  server_.hang_up();
+  welcome(server_);
+  const auto late = std::make_shared<ending>();
+  bound(late);
+
+  EXPECT_EQ(connection_->number(), first + 1);
+  EXPECT_TRUE(sent->unknown());
+  EXPECT_TRUE(waits->unavailable());
+  EXPECT_TRUE(late->unavailable());
+  ASSERT_TRUE(run([&] { return server_.received() == wire("KEPT"); }));
+  EXPECT_EQ(kept->times, 0);
+}
+
 TEST_F(Connection, SendsNothingMoreOverAConnectionThatWasDropped) {
   connect();
   const auto sent = send("SENT");
@@ -635,6 +732,18 @@ TEST_F(Connection, SendsAScriptInFullWhenTheServerDoesNotKnowIt) {
 
   ASSERT_TRUE(run([&] { return one->times == 1; }));
   EXPECT_EQ(one->said->integer, 1);
+}
+
+TEST_F(Connection, TakesNoReplyForAScriptBeforeItWasSentAgain) {
+  connect();
+  const auto one = send_script(1);
+  ASSERT_EQ(server_.take(), by_name);
+
+  server_.say("-NOSCRIPT No matching script.\r\n:7\r\n");
+  welcome(server_);
+
+  ASSERT_TRUE(run([&] { return server_.received() == by_name; }));
+  EXPECT_EQ(one->times, 0) << "nobody had asked for the second reply";
 }
 
 TEST_F(Connection, AsksBeforeACommandWhoseSlotIsOnItsWay) {

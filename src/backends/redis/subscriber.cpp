@@ -49,29 +49,13 @@ void subscriber::ask(question::kind what, std::string_view channel, bool sharded
       count = 1;
       break;
   }
-  append_command(out_, std::span(words).first(count));
+  append_command(out_.bytes(), std::span(words).first(count));
   questions_.push_back({what, std::string(channel)});
 }
 
 void subscriber::flush() {
-  while (up_ && out_done_ < out_.size()) {
-    const net::transfer step = link_->stream().write_some(std::string_view(out_).substr(out_done_));
-    if (step.what == net::transfer::outcome::moved) {
-      out_done_ += step.bytes;
-      continue;
-    }
-    // If it is broken, reading will say so, or the next ping.
-    if (step.what == net::transfer::outcome::again && !watching_output_) {
-      link_->watch_output(true);
-      watching_output_ = true;
-    }
-    return;
-  }
-  if (!up_) return;
-  out_.clear();
-  out_done_ = 0;
-  if (watching_output_) link_->watch_output(false);
-  watching_output_ = false;
+  // If it is broken, reading will say so, or the next ping.
+  if (up_) out_.flush(*link_);
 }
 
 void subscriber::subscribe(std::string_view channel, bool sharded) {
@@ -82,7 +66,7 @@ void subscriber::subscribe(std::string_view channel, bool sharded) {
     connect = !up_;
     if (up_) {
       ask(question::kind::subscribe, channel, sharded);
-      if (!busy_ && !watching_output_) flush();
+      if (!busy_ && !out_.blocked()) flush();
       const time_point look = lease_clock::now() + ping_interval_;
       if (look < look_at_) link_->alarm(look_at_ = look);
     }
@@ -96,7 +80,7 @@ void subscriber::unsubscribe(std::string_view channel) {
   if (closed_ || found == channels_.end()) return;
   if (up_) {
     ask(question::kind::unsubscribe, channel, found->second);
-    if (!busy_ && !watching_output_) flush();
+    if (!busy_ && !out_.blocked()) flush();
   }
   channels_.erase(found);
 }
@@ -144,10 +128,8 @@ void subscriber::link_down(const base::failure& why, bool /*was_up*/) {
     if (closed_) return;
     up_ = false;
     busy_ = false;
-    watching_output_ = false;
     questions_.clear();
-    out_.clear();
-    out_done_ = 0;
+    out_.forget();
     look_at_ = time_point::max();
   }
   if (const std::shared_ptr<listener> whose = listener_.lock()) whose->lost(why);

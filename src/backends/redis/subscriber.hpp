@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backends/pipeline/outbox.hpp"
 #include "backends/redis/link.hpp"
 #include "backends/redis/reply.hpp"
 #include "base/mutex.hpp"
@@ -129,14 +130,12 @@ class subscriber final : public link::user, public std::enable_shared_from_this<
   bool closed_ SALLYPORT_GUARDED_BY(mutex_) = false;
   bool up_ SALLYPORT_GUARDED_BY(mutex_) = false;
   bool busy_ SALLYPORT_GUARDED_BY(mutex_) = false;
-  bool watching_output_ SALLYPORT_GUARDED_BY(mutex_) = false;
   bool heard_ SALLYPORT_GUARDED_BY(mutex_) = false;  // anything, since the last look
   bool pinged_ SALLYPORT_GUARDED_BY(mutex_) = false;
   time_point look_at_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
   std::unordered_map<std::string, bool> channels_ SALLYPORT_GUARDED_BY(mutex_);  // sharded?
   std::deque<question> questions_ SALLYPORT_GUARDED_BY(mutex_);
-  std::string out_ SALLYPORT_GUARDED_BY(mutex_);
-  std::size_t out_done_ SALLYPORT_GUARDED_BY(mutex_) = 0;
+  pipeline::outbox out_ SALLYPORT_GUARDED_BY(mutex_);
 };
 
 }  // namespace sallyport::backends::redis

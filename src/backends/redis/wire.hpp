@@ -28,6 +28,8 @@ struct wire_command {
   /// Cluster: the slot is just being moved here; ASKING goes before it.
   bool asking = false;
 
+  /// In bytes, about.
+  [[nodiscard]] std::size_t size() const noexcept { return arguments.size(); }
   void add(std::string_view argument);
   /// One argument made of several parts.
   void add(std::initializer_list<std::string_view> parts);
