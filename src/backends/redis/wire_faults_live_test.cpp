@@ -1,181 +1,36 @@
+#include "backends/pipeline/test_live_wire_faults.hpp"
 #include "backends/redis/test_live_store.hpp"
 #include "tests/kit/fault_proxy.hpp"
 
 #include <atomic>
-#include <functional>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
-// What a network may do to one request: the answer is lost, the connection is cut in the middle, one
-// direction falls silent. Whatever happens: never two holders, nothing left behind.
 namespace sallyport::redis_live {
 namespace {
 
-using kit::ending;
 using kit::fault;
 using kit::fault_proxy;
 using kit::flow;
 
-/// How the network fails.
-struct trouble {
-  std::string name;
-  std::function<void(fault_proxy&)> begin;
+/// The server of the tests that backends share.
+class shared_server final : public live::server {
+ public:
+  [[nodiscard]] std::uint16_t port() const override { return server_.port(); }
+  [[nodiscard]] client open(std::uint16_t port, client_options options) const override {
+    return redis_live::open(port, std::move(options));
+  }
+  [[nodiscard]] testing::AssertionResult nothing_is_left() const override {
+    return redis_live::nothing_is_left(server_);
+  }
+  [[nodiscard]] std::chrono::milliseconds short_lease() const override { return 5s; }
+
+ private:
+  const redis_server server_;
 };
-
-std::vector<trouble> all_troubles() {
-  std::vector<trouble> all{
-      {"answer_lost_and_reset",
-       [](fault_proxy& proxy) { proxy.set(flow::to_client, fault::drop_reply()); }},
-      {"answer_lost_and_closed",
-       [](fault_proxy& proxy) { proxy.set(flow::to_client, fault::drop_reply(ending::finish)); }},
-      {"answer_lost_in_silence",
-       [](fault_proxy& proxy) { proxy.set(flow::to_client, fault::silence()); }},
-      {"request_lost_in_silence",
-       [](fault_proxy& proxy) { proxy.set(flow::to_server, fault::silence()); }},
-      {"both_held", [](fault_proxy& proxy) {
-         proxy.set(flow::to_server, fault::hold());
-         proxy.set(flow::to_client, fault::hold());
-       }}};
-  for (const std::uint64_t bytes : {0U, 1U, 40U, 200U}) {
-    all.push_back({"request_cut_after_" + std::to_string(bytes), [bytes](fault_proxy& proxy) {
-                     proxy.set(flow::to_server, fault::cut_after(bytes));
-                   }});
-  }
-  for (const std::uint64_t bytes : {1U, 4U}) {
-    all.push_back({"answer_cut_after_" + std::to_string(bytes), [bytes](fault_proxy& proxy) {
-                     proxy.set(flow::to_client, fault::cut_after(bytes));
-                   }});
-  }
-  return all;
-}
-
-class WireFault : public testing::TestWithParam<trouble> {
- protected:
-  void begin_trouble() { GetParam().begin(proxy_); }
-  /// The network works again; connections with a hole in them are gone.
-  void heal() {
-    proxy_.heal();
-    proxy_.close_all();
-  }
-
-  redis_server server_;
-  fault_proxy proxy_{server_.port()};
-  const client hurt_ = open(proxy_.port());      // through the proxy
-  const client healthy_ = open(server_.port());  // not
-};
-
-TEST_P(WireFault, InMidAcquireLeavesAtMostOneHolder) {
-  mutex lock{hurt_, "door", lasting(5s)};
-  mutex other{healthy_, "door", lasting(5s)};
-  ASSERT_TRUE(lock.try_acquire());  // connected, and released again
-
-  begin_trouble();
-  std::optional<lease> got;
-  const told error = error_of([&] { got = lock.try_acquire(); });
-  // A try that failed may have left a grant that is yet to be taken back; it is nobody's.
-  auto theirs = other.try_acquire();
-  EXPECT_FALSE(got && got->valid() && theirs);
-  if (!got) {
-    EXPECT_TRUE(error.code == errc::outcome_unknown || error.code == errc::unavailable)
-        << error.text;
-  }
-  heal();
-
-  got.reset();
-  theirs.reset();
-  EXPECT_TRUE(nothing_is_left(server_));
-  EXPECT_TRUE(other.try_acquire_for(patience));
-}
-
-TEST_P(WireFault, InMidAcquireIsWaitedOut) {
-  mutex lock{hurt_, "door", lasting(5s)};
-  ASSERT_TRUE(lock.try_acquire());
-
-  begin_trouble();
-  waiter next(lock);
-  // Long enough for the request to be overdue; a cut connection may be made again before.
-  static_cast<void>(eventually([&] { return next.done(); }, 700ms));
-  heal();
-
-  auto got = next.get();
-  ASSERT_TRUE(got);
-  EXPECT_TRUE(got->valid());
-  mutex other{healthy_, "door", lasting()};
-  EXPECT_FALSE(other.try_acquire());
-  got->release();
-  EXPECT_TRUE(nothing_is_left(server_));
-}
-
-TEST_P(WireFault, InMidReleaseIsRepeatedUntilTheStoreKnows) {
-  mutex lock{hurt_, "door", lasting(30s)};
-  mutex other{healthy_, "door", lasting(30s)};
-  auto held = lock.acquire();
-
-  begin_trouble();
-  const auto result = held.release();
-  EXPECT_NE(result, release_result::already_lost);
-  heal();
-
-  // Long before the lease of 30 s ends.
-  auto got = other.try_acquire_for(patience);
-  ASSERT_TRUE(got);
-  EXPECT_GT(got->token(), held.token());
-  got->release();
-  EXPECT_TRUE(nothing_is_left(server_));
-}
-
-INSTANTIATE_TEST_SUITE_P(Kinds, WireFault, testing::ValuesIn(all_troubles()),
-                         [](const auto& each) { return each.param.name; });
-
-/// One holder whose network fails while it renews.
-struct hurt_holder {
-  explicit hurt_holder(const redis_server& server, trouble how)
-      : what(std::move(how)), proxy(server.port()) {
-    auto options = quick();
-    options.watcher = watcher;
-    lock.emplace(open(proxy.port(), options), lock_name(what.name), lasting(4500ms));
-    held.emplace(lock->acquire());
-  }
-
-  trouble what;
-  fault_proxy proxy;
-  std::shared_ptr<metrics> watcher = std::make_shared<metrics>();
-  std::optional<mutex> lock;
-  std::optional<lease> held;
-};
-
-// All at the same time: each takes as long as a lease.
-TEST(WireFaults, InMidRenewalAreRepeatedInTime) {
-  const redis_server server;
-  std::vector<std::unique_ptr<hurt_holder>> all;
-  for (const trouble& each : all_troubles()) {
-    all.push_back(std::make_unique<hurt_holder>(server, each));
-  }
-  for (const auto& each : all) {
-    ASSERT_TRUE(eventually([&] { return each->watcher->read().renewed >= 1; })) << each->what.name;
-  }
-
-  for (const auto& each : all) each->what.begin(each->proxy);
-  // Over the next renewal, which is due after a third of the lease.
-  const auto trouble_until = lease_clock::now() + 1700ms;
-  static_cast<void>(eventually([&] { return lease_clock::now() >= trouble_until; }));
-  std::vector<std::uint64_t> renewed;
-  for (const auto& each : all) {
-    EXPECT_TRUE(each->held->valid()) << each->what.name;
-    each->proxy.heal();
-    each->proxy.close_all();
-    renewed.push_back(each->watcher->read().renewed);
-  }
-
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto& each = all[i];
-    EXPECT_TRUE(eventually([&] { return each->watcher->read().renewed > renewed[i]; }))
-        << each->what.name;
-    EXPECT_TRUE(each->held->valid()) << each->what.name;
-    EXPECT_EQ(each->watcher->read().lost, 0U) << each->what.name;
-    EXPECT_EQ(each->held->release(), release_result::released) << each->what.name;
-  }
-  EXPECT_TRUE(nothing_is_left(server));
-}
 
 // ---- connections that are killed -----------------------------------------------------------------
 
@@ -359,3 +214,7 @@ TEST(ClosingClient, DoesNotWaitLongForAServerThatIsGone) {
 
 }  // namespace
 }  // namespace sallyport::redis_live
+
+std::unique_ptr<sallyport::live::server> sallyport::live::start_server() {
+  return std::make_unique<redis_live::shared_server>();
+}
