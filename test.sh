@@ -274,7 +274,7 @@ kit_stage() {
 
 # Most of a live test's time is spent waiting for leases to end, so more of them run at a time than there are cores.
 contract_stage() {
-  tests release -L '^contract$' -j4
+  tests release -L '^contract$' -j6
 }
 
 # Faults, topologies and other libraries' clients, on real Redis servers.
@@ -289,7 +289,7 @@ coordination_stage() {
 
 # Faults, crashes and poolers, on real PostgreSQL and MariaDB servers.
 database_stage() {
-  tests release -L '^(postgres|mariadb)$' -j4
+  tests release -L '^(postgres|mariadb)$' -j6
 }
 
 # What takes too long for every day: the whole contract suite in every set-up, models in large bounds.
