@@ -219,15 +219,15 @@ void local_driver::perform(std::uint64_t number, time_point when) {
     shared_.count.add(counter::stopped_untold);
     freeze_for_a_while();
     owner_.run([this, number, said = std::move(*said), notices = std::move(notices)] {
-      settle(number, said, notices);
+      conclude(number, said, notices);
     });
     return;
   }
-  settle(number, *said, notices);
+  conclude(number, *said, notices);
 }
 
-void local_driver::settle(std::uint64_t number, const local_node::outcome& said,
-                          const std::vector<local_node::notice>& notices) {
+void local_driver::conclude(std::uint64_t number, const local_node::outcome& said,
+                            const std::vector<local_node::notice>& notices) {
   const call one = std::move(pending_.at(number));
   pending_.erase(number);
   node_.distribute(notices, self_);

@@ -80,8 +80,8 @@ class local_driver final : public store_driver, private backends::local::peer_wa
   /// Commits; then answers and tells, now or when the process goes on.
   void perform(std::uint64_t number, time_point when);
   void stop_in_gate(std::uint64_t number);
-  void settle(std::uint64_t number, const local_node::outcome& said,
-              const std::vector<local_node::notice>& notices);
+  void conclude(std::uint64_t number, const local_node::outcome& said,
+                const std::vector<local_node::notice>& notices);
   void give(const call& one, const answer& says);
   void fail(const call& one, const base::failure& why);
   void deliver(const local_node::notice& what);
