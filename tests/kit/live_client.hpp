@@ -9,6 +9,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -16,9 +17,10 @@
 namespace sallyport::live {
 
 /// Time-outs and heartbeats that a test can wait for.
-inline client_options quick() {
+inline client_options quick(std::chrono::milliseconds request_timeout = std::chrono::milliseconds{
+                                500}) {
   return {.label = "test",
-          .request_timeout = std::chrono::milliseconds{500},
+          .request_timeout = request_timeout,
           .store_patience = std::chrono::seconds{20},
           .heartbeat = std::chrono::milliseconds{300}};
 }
@@ -37,6 +39,10 @@ inline lock_options ending(std::chrono::milliseconds length) {
 struct told {
   std::error_code code;
   std::string text;
+
+  [[nodiscard]] bool says(std::string_view what) const {
+    return text.find(what) != std::string::npos;
+  }
 };
 template <class Call>
 told error_of(Call&& call) {

@@ -37,7 +37,7 @@ class EtcdPartition : public testing::Test {
     EXPECT_TRUE(becomes_lost(held));
     EXPECT_LE(held.deadline(), cut + lease_length)
         << "a keep-alive was believed that no majority knew of";
-    const std::error_code alone = error_of([&] { EXPECT_FALSE(mine.try_acquire()); });
+    const std::error_code alone = error_of([&] { EXPECT_FALSE(mine.try_acquire()); }).code;
     EXPECT_TRUE(alone == errc::unavailable || alone == errc::outcome_unknown) << alone.message();
     entry entered = next.get();
     ASSERT_TRUE(entered.got);

@@ -127,7 +127,7 @@ TEST_F(EtcdWireFaults, ALostAnswerToATryIsWithdrawn) {
   mutex lock{store, "door", lasting(6s)};
 
   network_.set(flow::to_client, fault::drop_reply(kit::ending::reset, "door/").repeated(20));
-  const auto failed = error_of([&] { EXPECT_FALSE(lock.try_acquire()); });
+  const auto failed = error_of([&] { EXPECT_FALSE(lock.try_acquire()); }).code;
   network_.heal();
 
   EXPECT_EQ(failed, errc::outcome_unknown);

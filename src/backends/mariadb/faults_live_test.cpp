@@ -45,13 +45,13 @@ TEST_F(Timeouts, OfRowsAreTold) {
   const auto trouble = while_name_is_kept([] {});
 
   EXPECT_EQ(trouble.code, errc::unavailable);
-  EXPECT_TRUE(trouble.says("1205")) << trouble.words;
+  EXPECT_TRUE(trouble.says("1205")) << trouble.text;
 }
 
 TEST_F(Timeouts, AStatementThatIsKilledMayHaveHappened) {
   const auto trouble = while_name_is_kept([] { kill_all(*server_, "QUERY", "hasty"); });
 
-  EXPECT_EQ(trouble.code, errc::outcome_unknown) << trouble.words;
+  EXPECT_EQ(trouble.code, errc::outcome_unknown) << trouble.text;
   // Nothing of it stays open.
   EXPECT_TRUE(stripe_is_free(*server_, "door"));
 }
@@ -59,7 +59,7 @@ TEST_F(Timeouts, AStatementThatIsKilledMayHaveHappened) {
 TEST_F(Timeouts, AConnectionThatIsKilledMayHaveDoneIt) {
   const auto trouble = while_name_is_kept([] { kill_all(*server_, "CONNECTION", "hasty"); });
 
-  EXPECT_EQ(trouble.code, errc::outcome_unknown) << trouble.words;
+  EXPECT_EQ(trouble.code, errc::outcome_unknown) << trouble.text;
 }
 
 TEST_F(Timeouts, OfStatementsAreTold) {
@@ -67,7 +67,7 @@ TEST_F(Timeouts, OfStatementsAreTold) {
   const auto trouble = while_name_is_kept([] {});
   server_->rows("SET GLOBAL max_statement_time = 0");
 
-  EXPECT_EQ(trouble.code, errc::outcome_unknown) << trouble.words;
+  EXPECT_EQ(trouble.code, errc::outcome_unknown) << trouble.text;
   EXPECT_TRUE(stripe_is_free(*server_, "door"));
 }
 

@@ -20,7 +20,7 @@ TEST_F(Opening, RefusesSomebodyElsesProcedureAndDoesNotHarmIt) {
   const auto refused = error_of([&] { open(server_->address() + "?prefix=works_"); });
 
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("not Sallyport's")) << refused.words;
+  EXPECT_TRUE(refused.says("not Sallyport's")) << refused.text;
   EXPECT_EQ(server_->value("CALL works_settle()"), "7");
 }
 
@@ -31,7 +31,7 @@ TEST_F(Opening, WithoutAnyRightInTheDatabaseSaysWhatAnAdministratorRuns) {
       error_of([&] { open(with_user(*server_, "outsider", in_space("for_outsider"))); });
 
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("sallyport schema")) << refused.words;
+  EXPECT_TRUE(refused.says("sallyport schema")) << refused.text;
 }
 
 TEST_F(Opening, WithoutTheRightToMakeProceduresSaysSo) {
@@ -42,9 +42,9 @@ TEST_F(Opening, WithoutTheRightToMakeProceduresSaysSo) {
       error_of([&] { open(with_user(*server_, "tables_only", "?prefix=half_made_")); });
 
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("CREATE ROUTINE")) << refused.words;
+  EXPECT_TRUE(refused.says("CREATE ROUTINE")) << refused.text;
   // Who may goes on from there.
-  EXPECT_EQ(error_of([&] { open(server_->address() + "?prefix=half_made_"); }).words, "");
+  EXPECT_EQ(error_of([&] { open(server_->address() + "?prefix=half_made_"); }).text, "");
 }
 
 TEST_F(Opening, TakesPasswordsFromFilesAndTellsNobody) {
@@ -54,7 +54,7 @@ TEST_F(Opening, TakesPasswordsFromFilesAndTellsNobody) {
   std::ofstream(options) << "[client]\npassword=open sesame\n[elsewhere]\npassword=wr0ng\n";
   ::setenv("SALLYPORT_TEST_PASSWORD", "open sesame", 1);  // NOLINT(concurrency-mt-unsafe)
   const auto opening = [&](const std::string& how) {
-    return error_of([&] { open(with_user(*server_, "locked", "?prefix=by_file_&" + how)); }).words;
+    return error_of([&] { open(with_user(*server_, "locked", "?prefix=by_file_&" + how)); }).text;
   };
 
   EXPECT_EQ(opening("password_file=" + file.string()), "");
@@ -63,8 +63,8 @@ TEST_F(Opening, TakesPasswordsFromFilesAndTellsNobody) {
   EXPECT_NE(opening("defaults_group=elsewhere&defaults_file=" + options.string()), "");
   const auto refused = error_of([&] { open(with_user(*server_, "locked:wr0ng")); });
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("1045")) << refused.words;
-  EXPECT_FALSE(refused.says("wr0ng")) << refused.words;
+  EXPECT_TRUE(refused.says("1045")) << refused.text;
+  EXPECT_FALSE(refused.says("wr0ng")) << refused.text;
   ::unsetenv("SALLYPORT_TEST_PASSWORD");  // NOLINT(concurrency-mt-unsafe)
 }
 
@@ -78,8 +78,8 @@ TEST_F(Opening, RefusesBadAddressesWithoutRepeatingSecrets) {
         std::string("mariadb://h/db?socket=/x"), std::string("mariadb://h/db?password_file=/no"),
         "mariadb://h/db?prefix=" + std::string(49, 'x')}) {
     const auto refused = error_of([&] { open(bad); });
-    EXPECT_EQ(refused.code, errc::bad_uri) << bad << ": " << refused.words;
-    EXPECT_FALSE(refused.says("s3cr")) << refused.words;
+    EXPECT_EQ(refused.code, errc::bad_uri) << bad << ": " << refused.text;
+    EXPECT_FALSE(refused.says("s3cr")) << refused.text;
   }
 }
 
@@ -96,7 +96,7 @@ TEST_F(Opening, AReadOnlyServerIsUnavailable) {
   server_->rows("SET GLOBAL read_only = 0");
 
   EXPECT_EQ(refused.code, errc::unavailable);
-  EXPECT_TRUE(refused.says("1290")) << refused.words;
+  EXPECT_TRUE(refused.says("1290")) << refused.text;
   EXPECT_TRUE(lock.try_acquire());
 }
 
@@ -141,7 +141,7 @@ TEST(OpeningWithTls, ChecksCertificates) {
             errc::store_refused);
   EXPECT_EQ(error_of([&] {
               open(address("root", "localhost", files.other_authority, "&verify=no"));
-            }).words,
+            }).text,
             "");
 }
 

@@ -91,14 +91,14 @@ TEST_F(Timeouts, OfLocksAreTold) {
   const auto trouble = while_name_is_kept("lock_timeout = '100ms'");
 
   EXPECT_EQ(trouble.code, errc::unavailable);
-  EXPECT_TRUE(trouble.says("55P03")) << trouble.words;
+  EXPECT_TRUE(trouble.says("55P03")) << trouble.text;
 }
 
 TEST_F(Timeouts, OfStatementsAreTold) {
   const auto trouble = while_name_is_kept("statement_timeout = '100ms'");
 
   EXPECT_EQ(trouble.code, errc::unavailable);
-  EXPECT_TRUE(trouble.says("57014")) << trouble.words;
+  EXPECT_TRUE(trouble.says("57014")) << trouble.text;
 }
 
 TEST_F(Timeouts, ADeadlockIsNotSeenByTheCaller) {

@@ -39,16 +39,16 @@ TEST_F(Opening, TakesPasswordsFromFilesAndTellsNobody) {
 
   EXPECT_EQ(error_of([&] {
               open(with_user(*server_, "locked", "?schema=by_file&password_file=" + file.string()));
-            }).words,
+            }).text,
             "");
   EXPECT_EQ(error_of([&] {
               open(with_user(*server_, "locked", "?schema=by_file&passfile=" + passfile.string()));
-            }).words,
+            }).text,
             "");
   const auto refused = error_of([&] { open(with_user(*server_, "locked:wr0ng")); });
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("28P01")) << refused.words;
-  EXPECT_FALSE(refused.says("wr0ng")) << refused.words;
+  EXPECT_TRUE(refused.says("28P01")) << refused.text;
+  EXPECT_FALSE(refused.says("wr0ng")) << refused.text;
 }
 
 TEST_F(Opening, ReadsServiceFiles) {
@@ -74,8 +74,8 @@ TEST_F(Opening, RefusesBadAddressesWithoutRepeatingSecrets) {
         std::string("postgres://h/db?password_file=/no"),
         "postgres://h/db?schema=" + std::string(64, 'x')}) {
     const auto refused = error_of([&] { open(bad); });
-    EXPECT_EQ(refused.code, errc::bad_uri) << bad << ": " << refused.words;
-    EXPECT_FALSE(refused.says("s3cr")) << refused.words;
+    EXPECT_EQ(refused.code, errc::bad_uri) << bad << ": " << refused.text;
+    EXPECT_FALSE(refused.says("s3cr")) << refused.text;
   }
 }
 
@@ -90,7 +90,7 @@ TEST_F(Opening, AReadOnlyServerIsUnavailable) {
   const auto refused = error_of([&] { static_cast<void>(lock.try_acquire()); });
 
   EXPECT_EQ(refused.code, errc::unavailable);
-  EXPECT_TRUE(refused.says("25006")) << refused.words;
+  EXPECT_TRUE(refused.says("25006")) << refused.text;
 }
 
 TEST_F(Opening, AStricterIsolationOfTheRoleDoesNoHarm) {
@@ -107,7 +107,7 @@ TEST_F(Opening, AStricterIsolationOfTheRoleDoesNoHarm) {
               lasting()};
   const auto refused = error_of([&] { static_cast<void>(other.try_acquire()); });
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("read committed")) << refused.words;
+  EXPECT_TRUE(refused.says("read committed")) << refused.text;
 }
 
 TEST(OpeningWithTls, ChecksCertificatesAsLibpqDoes) {

@@ -22,8 +22,8 @@ TEST(Replica, IsReadOnlyAndSaysSo) {
 
   for (mutex* const each : {&there, &elsewhere}) {
     const auto refused = error_of([&] { static_cast<void>(each->try_acquire()); });
-    EXPECT_EQ(refused.code, errc::unavailable) << refused.words;
-    EXPECT_TRUE(refused.says("read-only replica")) << refused.words;
+    EXPECT_EQ(refused.code, errc::unavailable) << refused.text;
+    EXPECT_TRUE(refused.says("read-only replica")) << refused.text;
   }
   EXPECT_TRUE(held.valid());
 }

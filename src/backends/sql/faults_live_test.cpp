@@ -56,7 +56,7 @@ TEST(Standstill, IsToldInTimeAndNeverAsHeld) {
   server->resume();
 
   EXPECT_TRUE(trouble.code == errc::outcome_unknown || trouble.code == errc::unavailable)
-      << trouble.words;
+      << trouble.text;
   auto again = lock.acquire();
   EXPECT_EQ(again.release(), release_result::released);
   EXPECT_TRUE(nothing_is_left(*server));

@@ -33,7 +33,7 @@ TEST_F(Opening, RefusesSomebodyElsesTableAndDoesNotHarmIt) {
   const auto refused = error_of([&] { open(server_->address() + in_space("other")); });
 
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("not Sallyport's")) << refused.words;
+  EXPECT_TRUE(refused.says("not Sallyport's")) << refused.text;
   EXPECT_EQ(server_->value("SELECT door FROM " + table("lock", "other")), "mine");
   EXPECT_EQ(count_tables(*server_, "other"), 1U);
 }
@@ -46,7 +46,7 @@ TEST_F(Opening, RefusesATableThatLooksLikeItsVersionAndIsNot) {
   const auto refused = error_of([&] { open(server_->address() + in_space("untrue")); });
 
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says(errors().strange_state)) << refused.words;
+  EXPECT_TRUE(refused.says(errors().strange_state)) << refused.text;
 }
 
 TEST_F(Opening, RefusesAnotherVersion) {
@@ -56,7 +56,7 @@ TEST_F(Opening, RefusesAnotherVersion) {
   const auto refused = error_of([&] { open(server_->address() + in_space("later")); });
 
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("version 99")) << refused.words;
+  EXPECT_TRUE(refused.says("version 99")) << refused.text;
 }
 
 TEST_F(Opening, WithoutTheRightToMakeTablesSaysWhatAnAdministratorRuns) {
@@ -64,7 +64,7 @@ TEST_F(Opening, WithoutTheRightToMakeTablesSaysWhatAnAdministratorRuns) {
 
   const auto refused = error_of([&] { open(address); });
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says("sallyport schema")) << refused.words;
+  EXPECT_TRUE(refused.says("sallyport schema")) << refused.text;
 
   run_script(*server_, client::schema(address));
   mutex lock{open(address), "door", lasting()};
@@ -83,14 +83,14 @@ TEST_F(Opening, MissingRightsAreTheServersOwnWord) {
   const auto refused = error_of([&] { static_cast<void>(lock.acquire()); });
 
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says(errors().missing_right)) << refused.words;
+  EXPECT_TRUE(refused.says(errors().missing_right)) << refused.text;
 }
 
 TEST_F(Opening, SaysThatADatabaseIsNotThere) {
   const auto refused = error_of([&] { open(address_of_nowhere(*server_)); });
 
   EXPECT_EQ(refused.code, errc::store_refused);
-  EXPECT_TRUE(refused.says(errors().no_such_database)) << refused.words;
+  EXPECT_TRUE(refused.says(errors().no_such_database)) << refused.text;
 }
 
 TEST_F(Opening, LeavesTheProgramsSignalsAsTheyWere) {

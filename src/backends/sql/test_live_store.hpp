@@ -2,6 +2,7 @@
 
 #include "tests/contract/kit/waiting.hpp"
 #include "tests/kit/fault_proxy.hpp"
+#include "tests/kit/live_client.hpp"
 #include "tests/kit/sql_server.hpp"
 #include <sallyport/sallyport.hpp>
 
@@ -11,10 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <stop_token>
 #include <string>
-#include <string_view>
 #include <utility>
 
 /// What the live tests of the backends in SQL servers share: clients of a server of the kit, and
@@ -30,73 +28,20 @@ using kit::fault;
 using kit::fault_proxy;
 using kit::flow;
 using kit::sql_server;
+using live::becomes_lost;
+using live::error_of;
+using live::lasting;
+using live::told;
+using live::waiter;
 
 // ---- clients -------------------------------------------------------------------------------------
 
-/// Time-outs and heartbeats that a test can wait for.
-inline client_options quick() {
-  return {.label = "test", .request_timeout = 1s, .store_patience = 20s, .heartbeat = 300ms};
-}
+/// Servers with a disk may take a while.
+inline client_options quick() { return live::quick(1s); }
 
 inline client open(const std::string& address, client_options options = quick()) {
   return client::open(address, std::move(options));
 }
-
-/// Passes through the store at every turn.
-inline lock_options lasting(std::chrono::milliseconds length = 60s) {
-  return {.lease_length = length, .local_turns = 1};
-}
-
-/// The error that `call` throws: its code and its words; empty when it throws none.
-struct told {
-  std::error_code code;
-  std::string words;
-
-  [[nodiscard]] bool says(std::string_view text) const {
-    return words.find(text) != std::string::npos;
-  }
-};
-
-template <class Call>
-told error_of(Call&& call) {
-  try {
-    std::forward<Call>(call)();
-  } catch (const lock_error& error) {
-    return {error.code(), error.what()};
-  }
-  return {};
-}
-
-inline testing::AssertionResult becomes_lost(const lease_view& view,
-                                             lease_clock::duration within = patience) {
-  const auto lost = [&] { return view.state() == lease_state::lost; };
-  if (eventually(lost, within)) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "the lease is " << to_string(view.state());
-}
-
-/// A waiter on a thread of its own; the destructor cancels it.
-class waiter {
- public:
-  explicit waiter(mutex& lock)
-      : work_([&lock, stop = stop_.get_token()] { return lock.acquire(stop); }) {}
-  waiter(waiter&&) = default;
-  waiter& operator=(waiter&&) = delete;
-  waiter(const waiter&) = delete;
-  waiter& operator=(const waiter&) = delete;
-  ~waiter() { stop_.request_stop(); }
-
-  [[nodiscard]] bool done() const { return work_.done(); }
-  void cancel() { stop_.request_stop(); }
-  /// What it got; nothing when it was cancelled, or got nothing in time. Call once.
-  [[nodiscard]] std::optional<lease> get() {
-    if (!eventually([this] { return done(); })) cancel();
-    return work_.get();
-  }
-
- private:
-  std::stop_source stop_;
-  background<std::optional<lease>> work_;
-};
 
 // ---- what each server says in its own way: the backend's test_live_store.cpp -----------------------
 // A space is where a client's tables are, apart from those of others: a schema, or a prefix.

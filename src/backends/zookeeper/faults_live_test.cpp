@@ -212,7 +212,7 @@ TEST_F(Faults, AnUnreachableStoreIsUnavailableInTime) {
   network.close_all();
   const auto began = lease_clock::now();
 
-  const auto error = error_of([&] { (void)mine.acquire(); });
+  const auto error = error_of([&] { (void)mine.acquire(); }).code;
 
   EXPECT_EQ(error, errc::unavailable);
   EXPECT_LT(lease_clock::now() - began, 2s + contract::slack);

@@ -2,6 +2,7 @@
 
 #include "tests/contract/kit/waiting.hpp"
 #include "tests/kit/fault_proxy.hpp"
+#include "tests/kit/live_client.hpp"
 #include "tests/kit/zookeeper_server.hpp"
 #include <sallyport/sallyport.hpp>
 
@@ -22,6 +23,8 @@ using kit::fault;
 using kit::fault_proxy;
 using kit::flow;
 using kit::zookeeper_ensemble;
+using live::becomes_lost;
+using live::error_of;
 
 inline client open(const std::string& address, const std::string& label = "test",
                    std::chrono::milliseconds store_patience = 20s) {
@@ -46,20 +49,6 @@ inline std::string to_all(const zookeeper_ensemble& servers, const std::string& 
 
 inline lock_options lasting(std::chrono::milliseconds length = 2s) {
   return {.lease_length = length, .local_turns = 1};
-}
-
-template <class Call>
-std::error_code error_of(Call&& call) {
-  try {
-    std::forward<Call>(call)();
-  } catch (const lock_error& error) {
-    return error.code();
-  }
-  return {};
-}
-
-inline bool becomes_lost(const lease& held, lease_clock::duration within = patience) {
-  return eventually([&] { return held.state() == lease_state::lost; }, within);
 }
 
 }  // namespace sallyport::zookeeper_live
