@@ -330,7 +330,7 @@ TEST(Minority, ThatIsBehindHearsOfAllReleasesBeforeTheClientIsGone) {
     store.reset();
     return true;
   });
-  std::this_thread::sleep_for(50ms);
+  std::this_thread::sleep_for(20ms);
   nodes[1].resume();
 
   EXPECT_TRUE(closing.get());

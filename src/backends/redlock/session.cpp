@@ -241,6 +241,9 @@ void session::settle(time_point deadline) {
   // A node that is behind has a bid of ours and its farewell in the same connection, unread. It answers
   // the bid, finds that nobody is there any more, and drops the rest.
   constexpr duration look_again = std::chrono::milliseconds{1};
+  // One that is behind needs milliseconds. One that hangs is not worth more: its votes lapse.
+  constexpr duration longest = std::chrono::milliseconds{300};
+  deadline = std::min(deadline, lease_clock::now() + longest);
   const auto alive = shared_from_this();
   backend_api::drive_ticket never;
   for (time_point now = lease_clock::now(); now < deadline && stragglers();
