@@ -9,10 +9,11 @@ usage: ./test.sh [MODE]
 
 Modes:
   all      (default) every stage: install, build, unit, layering, kit, contract, redis, coordination, database, crash,
-           command, package, examples, simulator, models, asan, tsan, format; about 25 minutes from nothing on two cores
+           command, load, costs, package, examples, sanitizers, simulator, models, format; about 18 minutes from
+           nothing on two cores
   quick    unit, layering, kit, contract, command and 1,000 simulated seeds; under 3 minutes once built
-  long     like all, with 50,000 simulated seeds, the whole contract suite in every set-up, and the models
-           in large bounds
+  long     like all, with 50,000 simulated seeds, the whole contract suite in every set-up, large bursts, the models
+           in large bounds, the simulator under the address sanitizer, and the tests of the benchmarks; up to 75 minutes
   lint     format, and clang-tidy over all sources
 
 On Debian 12 nothing but git and bash is needed beforehand: missing packages are installed with
@@ -85,7 +86,7 @@ fi
 
 # --- Running stages -------------------------------------------------------------------------------
 
-readonly total_budget=1500
+readonly total_budget=$([[ $mode == long ]] && echo 4500 || echo 1100)
 table=()
 passed=0
 
@@ -111,7 +112,7 @@ stage() {
     verdict=over
     echo "    $name: warning: $took s, over its budget of $budget s"
   fi
-  table+=("$(printf '%-10s %8d %8d  %s' "$name" "$took" "$budget" "$verdict")")
+  table+=("$(printf '%-12s %8d %8d  %s' "$name" "$took" "$budget" "$verdict")")
   if ((status != 0)); then
     echo "---- the end of build/logs/$name.log ----"
     tail -n 60 "$log"
@@ -139,11 +140,11 @@ print_table() {
   local row verdict=ok
   ((SECONDS <= total_budget)) || verdict=over
   echo
-  printf '%-10s %8s %8s  %s\n' stage seconds budget verdict
+  printf '%-12s %8s %8s  %s\n' stage seconds budget verdict
   for row in "${table[@]}"; do
     echo "$row"
   done
-  printf '%-10s %8d %8d  %s\n' total "$SECONDS" "$total_budget" "$verdict"
+  printf '%-12s %8d %8d  %s\n' total "$SECONDS" "$total_budget" "$verdict"
   echo
 }
 
@@ -211,47 +212,46 @@ unpack() {
 
 # build PRESET [TARGET...]
 build() {
-  local preset=$1
+  local preset=$1 bench=OFF
   shift
   local -a targets=(--target "${@:-all}")
-  cmake --preset "$preset"
+  [[ $mode/$preset != long/release ]] || bench=ON
+  cmake --preset "$preset" -DSALLYPORT_BUILD_BENCH="$bench"
   cmake --build --preset "$preset" --parallel "$(nproc)" "${targets[@]}"
 }
 
-# Live tests mostly wait for leases to end. Meanwhile the sanitizers' builds go on with whatever the tests leave of the cores
-# (SCHED_IDLE), one after the other; each has a log and a status of its own.
-readonly -a asan_targets=(sallyport_tests_unit sallyport_tests_contract sallyport_tests_sim-smoke)
-readonly -a tsan_targets=(sallyport_tests_threads sallyport_tests_contract)
-builds_beside=
+# Live tests mostly wait for leases to end. Meanwhile these go on, one after the other, with whatever the tests leave of the
+# cores (SCHED_IDLE); each has a log and a status of its own.
+beside=
 
-begin_builds_beside() {
-  rm -f "$logs"/{asan,tsan}-build.status
-  export -f build build_beside
-  export logs
-  setsid chrt --idle 0 bash -c "build_beside asan ${asan_targets[*]}; build_beside tsan ${tsan_targets[*]}" </dev/null &
-  builds_beside=$!
-  # Its own group: whatever it has started ends with it.
-  trap 'kill -- "-$builds_beside" 2>/dev/null || true' EXIT
-}
-
-# build_beside PRESET TARGET...
-build_beside() {
+# begin_beside JOB...: every job is a function.
+begin_beside() {
+  rm -f "$logs"/*.status
+  set -m  # a group of its own: whatever it has started ends with it
   (
-    set -e
-    build "$@"
-  ) >"$logs/$1-build.log" 2>&1
-  echo "$?" >"$logs/$1-build.status"
+    trap - EXIT
+    chrt --idle --pid 0 "$BASHPID"
+    for job in "$@"; do
+      set +e
+      (
+        set -e
+        "$job"
+      ) >"$logs/$job.beside.log" 2>&1 </dev/null
+      echo "$?" >"$logs/$job.status"
+    done
+  ) &
+  beside=$!
+  set +m
+  trap 'kill -- "-$beside" 2>/dev/null || true' EXIT
 }
 
-# await_build PRESET: fails when the build did, and shows why.
-await_build() {
-  while [[ ! -s $logs/$1-build.status ]] && kill -0 "$builds_beside" 2>/dev/null; do
+# await_beside JOB: shows what the job printed, and fails when it did.
+await_beside() {
+  while [[ ! -s $logs/$1.status ]] && kill -0 "$beside" 2>/dev/null; do
     sleep 1
   done
-  if [[ $(cat "$logs/$1-build.status") != 0 ]]; then
-    tail -n 50 "$logs/$1-build.log"
-    return 1
-  fi
+  cat "$logs/$1.beside.log"
+  [[ -s $logs/$1.status && $(cat "$logs/$1.status") == 0 ]]
 }
 
 # tests PRESET CTEST_ARGUMENT...
@@ -260,7 +260,7 @@ tests() {
 }
 
 unit_stage() {
-  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|zookeeper|memcached|postgres|mariadb|interop|models)$'
+  tests release -L '^(unit|rules|threads)$' -LE '^(contract|crash|cli|install|sim|sim-smoke|layering|redis|etcd|zookeeper|memcached|postgres|mariadb|interop|load|costs|long|models)$'
 }
 
 layering_stage() {
@@ -292,7 +292,7 @@ database_stage() {
   tests release -L '^(postgres|mariadb)$' -j6
 }
 
-# What takes too long for every day: the whole contract suite in every set-up, models in large bounds.
+# What takes too long for every day: the whole contract suite in every set-up, large bursts, models in large bounds.
 long_stage() {
   tests release -L '^long$' -j4
 }
@@ -307,6 +307,16 @@ command_stage() {
   tests release -L '^cli$' "$@"
 }
 
+# Many processes at once.
+load_stage() {
+  tests release -L '^load$' -j1
+}
+
+# What can be counted, against the table of bounds (tests/costs).
+costs_stage() {
+  tests release -L '^costs$'
+}
+
 # A user's project, built against the installed package.
 package_stage() {
   tests release -L '^install$'
@@ -314,7 +324,7 @@ package_stage() {
 
 # The examples, and whatever has a label that no other stage knows: no test is left out.
 examples_stage() {
-  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|zookeeper|memcached|postgres|mariadb|interop|crash|long|cli|install|sim|sim-smoke|models)$'
+  tests release -LE '^(unit|rules|threads|layering|kit|contract|redis|etcd|zookeeper|memcached|postgres|mariadb|interop|crash|long|load|costs|cli|install|sim|sim-smoke|thread-cases|models)$'
 }
 
 # simulate SEEDS
@@ -322,14 +332,13 @@ simulate() {
   build/release/sim/sim --seeds "$1" --first 1 --jobs 2
 }
 
-# simulator_stage SEEDS
-simulator_stage() {
+simulator_job() {
   tests release -L '^(sim|sim-smoke)$'
-  simulate "$1"
+  simulate "$([[ $mode == long ]] && echo 50000 || echo 5000)"
 }
 
 # Protocols, searched state by state.
-models_stage() {
+models_job() {
   tests release -L '^models$'
 }
 
@@ -343,18 +352,40 @@ with_fixed_addresses() {
   fi
 }
 
-# The rules themselves (label `rules`) are values without a pointer or a thread, and are inside of the simulator, too: the
-# sanitizers see them there. Of the longest suites one part is enough for them.
-asan_stage() {
-  await_build asan
-  export -f tests
-  with_fixed_addresses bash -ec "tests asan -L '^(unit|contract|sim-smoke)\$' -E '^contract_(redlock_1|etcd_[123]|mariadb_1|memcached_[123]|postgres_1|zookeeper_1)\$'"
+asan_build_job() {
+  local -a targets=(sallyport_tests_unit sallyport_tests_contract)
+  [[ $mode != long ]] || targets+=(sallyport_tests_sim-smoke)
+  build asan "${targets[@]}"
 }
 
-tsan_stage() {
-  await_build tsan
+tsan_build_job() {
+  build tsan sallyport_tests_threads sallyport_tests_contract
+}
+
+# sanitized PRESET LABELS LEFT_OUT: six at a time, because most of them wait.
+sanitized() {
   export -f tests
-  with_fixed_addresses bash -ec "tests tsan -L '^(threads|contract)\$' -E '^contract_(redlock_1|etcd(_[123])?|mariadb_1|memcached_[123]|postgres_1|zookeeper(_1)?)\$'"
+  with_fixed_addresses bash -ec "tests $1 -j6 -L '^($2)\$' -E '^contract_($3)\$'" >"$logs/$1.log" 2>&1
+}
+
+# The rules themselves (label `rules`) are values without a pointer or a thread, and are inside of the simulator, too: the
+# sanitizers see them there. Of the longest suites one part is enough for them.
+sanitizers_stage() {
+  local labels='unit|contract' asan_status=0 tsan_status=0 asan_tests tsan_tests
+  [[ $mode != long ]] || labels+='|sim-smoke'
+  sanitized asan "$labels" 'redlock_1|etcd_[123]|mariadb_1|memcached_[123]|postgres_1|zookeeper_1' &
+  asan_tests=$!
+  sanitized tsan 'threads|thread-cases|contract' 'redlock_1|etcd(_[123])?|mariadb_1|memcached_[123]|postgres_1|zookeeper(_1)?' &
+  tsan_tests=$!
+  wait "$asan_tests" || asan_status=$?
+  wait "$tsan_tests" || tsan_status=$?
+  # What failed comes last.
+  if ((asan_status != 0)); then
+    cat "$logs/tsan.log" "$logs/asan.log"
+  else
+    cat "$logs/asan.log" "$logs/tsan.log"
+  fi
+  ((asan_status == 0 && tsan_status == 0))
 }
 
 our_sources() {
@@ -400,12 +431,12 @@ if [[ $mode == lint ]]; then
 fi
 
 stage build 420 build release
+if [[ $mode == all || $mode == long ]]; then
+  begin_beside asan_build_job tsan_build_job simulator_job models_job
+fi
 stage unit 30 unit_stage
 stage layering 10 layering_stage
 stage kit 30 kit_stage
-if [[ $mode == all || $mode == long ]]; then
-  begin_builds_beside
-fi
 stage contract 150 contract_stage
 case "$mode" in
   quick)
@@ -413,22 +444,23 @@ case "$mode" in
     stage simulator 20 simulate 1000
     ;;
   all | long)
-    stage redis 120 redis_stage
-    stage coordination 120 coordination_stage
+    stage redis 90 redis_stage
+    stage coordination 90 coordination_stage
     stage database 60 database_stage
-    stage crash 90 crash_stage
+    stage crash 60 crash_stage
     stage command 90 command_stage
+    stage load 20 load_stage
+    stage costs 30 costs_stage
     stage package 30 package_stage
     stage examples 20 examples_stage
     if [[ $mode == long ]]; then
-      stage long 1200 long_stage
-      stage simulator 600 simulator_stage 50000
-    else
-      stage simulator 120 simulator_stage 5000
+      stage long 1800 long_stage
     fi
-    stage models 60 models_stage
-    stage asan 240 asan_stage
-    stage tsan 180 tsan_stage
+    stage asan-build 120 await_beside asan_build_job
+    stage tsan-build 120 await_beside tsan_build_job
+    stage sanitizers 180 sanitizers_stage
+    stage simulator "$([[ $mode == long ]] && echo 900 || echo 90)" await_beside simulator_job
+    stage models 30 await_beside models_job
     stage format 10 format_stage
     ;;
 esac
