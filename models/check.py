@@ -35,6 +35,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # What the assertion of a failing variant speaks of.
 TOKENS = r"returned|floor|highest"
 TWO_HOLDERS = r"holders==0"
+EITHER = r"holders==0|highest"
 BELIEF = r"holder_believes"
 WITNESS = r"grants<|heirs_granted<"
 HOLDS = None
@@ -59,12 +60,23 @@ def handoff(name, macros="", fails_by=HOLDS, bitstate=False):
     return Variant("redlock_handoff", name, macros, fails_by, bitstate)
 
 
+def roster(name, macros="", fails_by=HOLDS, bitstate=False):
+    return Variant("redlock_roster", name, macros, fails_by, bitstate)
+
+
 def lease(name, macros="", fails_by=HOLDS):
     return Variant("lease_deadline", name, macros, fails_by)
 
 
 # The larger ones come first in each model, so that two workers end at about the same time.
 SMALL = [
+    roster("marks-decide", ""),
+    roster("adopt-anywhere", "ADOPT_ANYWHERE=1", EITHER),
+    roster("majority-of-list", "MAJORITY_OF_LIST=1 LIST_MAY_LACK=1", EITHER),
+    roster("votes-at-once", "VOTES_AT_ONCE=1", EITHER),
+    roster("forced-while-held", "FORCED_WHILE_HELD=1", EITHER),
+    roster("moves-unstopped", "MOVES_UNSTOPPED=1", EITHER),
+    roster("witness-two-grants", "WITNESS=2", WITNESS),
     handoff("block-of-2", "BLOCK=2"),
     handoff("rival", ""),
     tokens("rejoin-quiet", "RESTART=REJOIN_QUIET FIRST_COUNTER=1"),
@@ -115,6 +127,10 @@ SMALL = [
 ]
 
 LARGE = [
+    roster("large-3-attempts", "ATTEMPTS=3 EVENTS=2"),
+    roster("large-4-events", "EVENTS=4"),
+    roster("large-any-address", "ANY_ADDRESS=1"),
+    roster("large-list-may-lack", "LIST_MAY_LACK=1"),
     tokens("large-raise-if-owner", "FIRST_COUNTER=3"),
     tokens("large-restart-durable-counter", "RESTART=DURABLE FIRST_COUNTER=2"),
     tokens("large-rejoin-quiet", "RESTART=REJOIN_QUIET FIRST_COUNTER=2"),
