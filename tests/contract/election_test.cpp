@@ -222,5 +222,38 @@ TEST_F(Election, ValuesUpToTheirBoundAreKeptByteByByte) {
   EXPECT_EQ(error_of([&] { (void)mine.try_campaign(longest + "y"); }), errc::bad_option);
 }
 
+/// Odd ones: every byte there is, and short ones, which may travel another way than long ones do.
+std::vector<std::string> values_of_odd_bytes() {
+  using namespace std::string_literals;
+  std::string every_byte;
+  for (int byte = 0; byte < 256; ++byte) every_byte += static_cast<char>(byte);
+  return {every_byte, "ab\0cd"s, "\0"s, "\xff\n\0%41%s"s, " two  words "s};
+}
+
+TEST_F(Election, ValuesMayHaveAnyBytes) {
+  if (!claimed()) return;
+  const auto watching = open("watching");
+  election mine{open("one"), "leader", lasting()};
+  election theirs{open("two"), "leader", lasting()};
+  for (const std::string& value : values_of_odd_bytes()) {
+    SCOPED_TRACE(testing::PrintToString(value));
+
+    auto leads = mine.campaign(value);
+    EXPECT_EQ(theirs.leader().value().value, value);
+    EXPECT_EQ(watching.who("leader").value().holders.at(0).value, value);
+
+    background candidate([&] { return theirs.try_campaign_for("next: " + value, patience); });
+    ASSERT_TRUE(waiters_become(watching, "leader", 1));
+    leads.release();
+    auto next = candidate.get();
+    ASSERT_TRUE(next);
+    EXPECT_EQ(mine.leader().value().value, "next: " + value);
+
+    theirs.proclaim(*next, value);
+    EXPECT_EQ(mine.leader().value().value, value);
+    next->release();
+  }
+}
+
 }  // namespace
 }  // namespace sallyport::contract

@@ -49,6 +49,17 @@ TEST_F(Inspect, WhoSaysWhoHoldsAndForHowLong) {
   EXPECT_TRUE(!claims().fencing || holder.token == held.token());
 }
 
+TEST_F(Inspect, LabelsMayHaveAnyBytes) {
+  using namespace std::string_literals;
+  for (const std::string& label : {"a\0b"s, "\xff\xfe%41%s"s, " two  words\n"s, "-"s}) {
+    SCOPED_TRACE(testing::PrintToString(label));
+    mutex lock{open(label), "door", lasting()};
+    const auto held = lock.acquire();
+
+    EXPECT_EQ(open("other").who("door").value().holders.at(0).label, label);
+  }
+}
+
 TEST_F(Inspect, WhoShowsReadersAndPermitsEach) {
   const auto client = open();
   if (claims().shared_locks) {

@@ -33,6 +33,7 @@ std::int64_t in_ms(backend_api::duration span) {
 
 std::string word(std::string_view text) {
   constexpr std::string_view digits = "0123456789ABCDEF";
+  if (text == "-") return "%2D";  // a dash alone stands for no text
   std::string out;
   for (const char each : text) {
     const auto byte = static_cast<unsigned char>(each);

@@ -5,7 +5,8 @@
 -- line}, {3} held, {4, kind} in use as another kind.
 local found = redis.call('EXISTS', KEYS[1], KEYS[2])
 if found == 0 and ARGV[14] ~= '1' then
-  -- The common case, before anything else is set up: free, and nobody waits.
+  -- The common case, before anything else is set up: free, and nobody waits. The card may hold zero bytes, at which
+  -- string.format would cut it off.
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local last = redis.call('INCRBY', KEYS[5], ARGV[12])
@@ -14,8 +15,8 @@ if found == 0 and ARGV[14] ~= '1' then
     redis.call('SET', KEYS[5], string.format('%.0f', last))
   end
   local first = last - ARGV[12] + 1
-  redis.call('SET', KEYS[1], string.format('%s %.0f %.0f c %.0f %s %s', ARGV[5], first, last, now, ARGV[13],
-    ARGV[15]), 'PX', ARGV[8])
+  redis.call('SET', KEYS[1], string.format('%s %.0f %.0f c %.0f %s ', ARGV[5], first, last, now, ARGV[13]) ..
+    ARGV[15], 'PX', ARGV[8])
   if ARGV[4] ~= '' then redis.call(ARGV[1], ARGV[4], 'c') end
   return {1, first, last, tonumber(ARGV[8]), 0}
 end
@@ -30,8 +31,8 @@ if ARGV[14] ~= '1' and ARGV[11] == '1' then
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local place = redis.call('HINCRBY', KEYS[3], ':next', 1)
     if place == 1 then redis.call('HSET', KEYS[3], ':kind', ARGV[6]) end
-    redis.call('HSET', KEYS[3], ARGV[7], string.format('%d %.0f %s %s x %.0f %s %s', place, now + ARGV[10], ARGV[9],
-      ARGV[12], now, ARGV[13], ARGV[15]))
+    redis.call('HSET', KEYS[3], ARGV[7], string.format('%d %.0f %s %s x %.0f %s ', place, now + ARGV[10], ARGV[9],
+      ARGV[12], now, ARGV[13]) .. ARGV[15])
     redis.call('ZADD', KEYS[2], place, ARGV[7])
     if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[10]) then
       local ttl = string.format('%.0f', ARGV[10] * 1.25)

@@ -26,7 +26,7 @@ if mine then
     end
     local tokens = string.format('%.0f %.0f', last - count + 1, last)
     if redis.call(ARGV[1], ARGV[2] .. client .. ARGV[3], 'g ' .. next_id .. ' ' .. tokens .. ' ' .. window .. ' 1') > 0 then
-      redis.call('SET', KEYS[1], string.format('sp1 %s %s %s p %.0f %s %s', ARGV[6], next_id, tokens, now, locals, card),
+      redis.call('SET', KEYS[1], string.format('sp1 %s %s %s p %.0f %s ', ARGV[6], next_id, tokens, now, locals) .. card,
         'PX', window)
       redis.call('HDEL', KEYS[3], next_id)
       if redis.call('HLEN', KEYS[3]) <= 2 then redis.call('DEL', KEYS[3]) end
