@@ -1,12 +1,10 @@
 #include "backends/etcd/address.hpp"
 
+#include "base/secret.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -16,7 +14,6 @@ namespace {
 constexpr std::uint16_t usual_port = 2379;
 constexpr std::size_t most_members = 31;
 constexpr std::size_t longest_prefix = 256;
-constexpr std::size_t longest_secret = 64 * 1024;
 
 auto bad(const std::string& why) {
   return base::fail(errc::bad_uri, "the address of an etcd cluster: " + why +
@@ -24,21 +21,12 @@ auto bad(const std::string& why) {
                                        "app/ (docs/etcd.md lists the options)");
 }
 
-/// The content of a file without the line's end that editors leave.
-base::result<std::string> secret_in(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string secret{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || secret.empty() || secret.size() > longest_secret) {
-    return bad("the password file '" + path + "' can't be read, is empty or is too large");
-  }
-  while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
-  return secret;
-}
-
-base::result<std::string> secret_from(const std::string& variable) {
-  const char* const found = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe)
-  if (found == nullptr) return bad("the environment has no variable '" + variable + "'");
-  return std::string(found);
+/// What an option such as password_file leads to.
+base::result<std::string> secret_of(const std::string& option, const std::string& place) {
+  std::string why;
+  auto secret = base::read_secret(option, place, why);
+  if (!secret) return bad(why);
+  return std::move(*secret);
 }
 
 base::result<std::monostate> take(std::string& where, base::result<std::string> secret) {
@@ -60,8 +48,9 @@ base::result<std::monostate> read_prefix(const std::string& value, address& out)
 base::result<std::monostate> read_option(const std::string& name, const std::string& value,
                                          address& out) {
   if (name == "prefix") return read_prefix(value, out);
-  if (name == "password_file") return take(out.password, secret_in(value));
-  if (name == "password_env") return take(out.password, secret_from(value));
+  if (name == "password_file" || name == "password_env") {
+    return take(out.password, secret_of(name, value));
+  }
   for (const auto& [option, where] : {std::pair{"user", &out.user},
                                       {"ca_file", &out.tls.ca_file},
                                       {"cert_file", &out.tls.certificate_file},
@@ -108,6 +97,7 @@ base::result<address> parse_address(std::string_view text) {
   for (const auto& [name, value] : from->options) {
     if (auto done = read_option(name, value, out); !done) return tl::unexpected(done.error());
   }
+  if (out.user.empty() && !out.password.empty()) return bad("a password needs a user");
   if (!out.tls.on && (!out.tls.ca_file.empty() || !out.tls.certificate_file.empty())) {
     return bad("certificates need etcds://");
   }

@@ -1,12 +1,10 @@
 #include "backends/mariadb/address.hpp"
 
+#include "base/secret.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -16,7 +14,6 @@ namespace {
 // Names of tables and procedures have at most 64 characters; ours add up to 10.
 constexpr std::size_t longest_prefix = 48;
 constexpr std::size_t longest_database = 64;
-constexpr std::size_t longest_secret = 64UL * 1024;
 
 auto bad(const std::string& why) {
   return base::fail(errc::bad_uri,
@@ -25,21 +22,12 @@ auto bad(const std::string& why) {
                         "(docs/mariadb.md lists the options)");
 }
 
-/// The content of a file without the line's end that editors leave.
-base::result<std::string> secret_in(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string secret{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || secret.empty() || secret.size() > longest_secret) {
-    return bad("the password file '" + path + "' can't be read, is empty or is too large");
-  }
-  while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
-  return secret;
-}
-
-base::result<std::string> secret_from(const std::string& variable) {
-  const char* const found = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe)
-  if (found == nullptr) return bad("the environment has no variable '" + variable + "'");
-  return std::string(found);
+/// What an option such as password_file leads to.
+base::result<std::string> secret_of(const std::string& option, const std::string& place) {
+  std::string why;
+  auto secret = base::read_secret(option, place, why);
+  if (!secret) return bad(why);
+  return std::move(*secret);
 }
 
 bool plain(char each) noexcept {
@@ -65,7 +53,7 @@ base::result<std::monostate> read_option(const std::string& name, const std::str
     return std::monostate{};
   }
   if (name == "password_file" || name == "password_env") {
-    auto secret = name == "password_file" ? secret_in(value) : secret_from(value);
+    auto secret = secret_of(name, value);
     if (!secret) return tl::unexpected(secret.error());
     out.password = std::move(*secret);
     return std::monostate{};

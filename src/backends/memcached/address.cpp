@@ -1,13 +1,11 @@
 #include "backends/memcached/address.hpp"
 
 #include "backends/memcached/record.hpp"
+#include "base/secret.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -24,21 +22,12 @@ auto bad(const std::string& why) {
                                        "(docs/memcached.md lists the options)");
 }
 
-/// The content of a file without the line's end that editors leave.
-base::result<std::string> secret_in(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string secret{std::istreambuf_iterator<char>(file), {}};
-  while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
-  if (!file.is_open() || secret.empty()) {
-    return bad("the password file '" + path + "' can't be read or is empty");
-  }
-  return secret;
-}
-
-base::result<std::string> secret_from(const std::string& variable) {
-  const char* const found = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe)
-  if (found == nullptr) return bad("the environment has no variable '" + variable + "'");
-  return std::string(found);
+/// What an option such as password_file leads to.
+base::result<std::string> secret_of(const std::string& option, const std::string& place) {
+  std::string why;
+  auto secret = base::read_secret(option, place, why);
+  if (!secret) return bad(why);
+  return std::move(*secret);
 }
 
 base::result<std::monostate> take(std::string& where, base::result<std::string> secret) {
@@ -56,8 +45,9 @@ base::result<std::monostate> read_option(const std::string& name, const std::str
     out.prefix = value;
     return std::monostate{};
   }
-  if (name == "password_file") return take(out.password, secret_in(value));
-  if (name == "password_env") return take(out.password, secret_from(value));
+  if (name == "password_file" || name == "password_env") {
+    return take(out.password, secret_of(name, value));
+  }
   if (name == "verify" && (value == "yes" || value == "no")) {
     out.tls.verify = value == "yes";
     return std::monostate{};

@@ -1,13 +1,11 @@
 #include "backends/postgres/address.hpp"
 
+#include "base/secret.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -16,7 +14,6 @@ namespace sallyport::backends::postgres {
 namespace {
 
 constexpr std::size_t longest_schema = 63;  // the server would cut off the rest
-constexpr std::size_t longest_secret = 64UL * 1024;
 
 auto bad(const std::string& why) {
   return base::fail(errc::bad_uri,
@@ -45,21 +42,12 @@ std::optional<std::string> decoded(std::string_view text) {
   return out;
 }
 
-/// The content of a file without the line's end that editors leave.
-base::result<std::string> secret_in(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string secret{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || secret.empty() || secret.size() > longest_secret) {
-    return bad("the password file '" + path + "' can't be read, is empty or is too large");
-  }
-  while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
-  return secret;
-}
-
-base::result<std::string> secret_from(const std::string& variable) {
-  const char* const found = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe)
-  if (found == nullptr) return bad("the environment has no variable '" + variable + "'");
-  return std::string(found);
+/// What an option such as password_file leads to.
+base::result<std::string> secret_of(const std::string& option, const std::string& place) {
+  std::string why;
+  auto secret = base::read_secret(option, place, why);
+  if (!secret) return bad(why);
+  return std::move(*secret);
 }
 
 base::result<std::monostate> read_schema(const std::string& value, address& out) {
@@ -94,7 +82,7 @@ base::result<bool> read_option(const std::string& name, const std::string& value
                  : value == "transaction" ? pooling::transactions
                                           : pooling::detect;
   } else if (name == "password_file" || name == "password_env") {
-    auto secret = name == "password_file" ? secret_in(value) : secret_from(value);
+    auto secret = secret_of(name, value);
     if (!secret) return tl::unexpected(secret.error());
     password = std::move(*secret);
   } else {

@@ -1,13 +1,11 @@
 #include "backends/redis/address.hpp"
 
+#include "base/secret.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -19,7 +17,6 @@ constexpr std::uint16_t usual_port = 6379;
 constexpr std::uint16_t usual_sentinel_port = 26379;
 constexpr std::size_t most_nodes = 15;
 constexpr std::size_t longest_prefix = 256;
-constexpr std::size_t longest_secret = 64 * 1024;
 
 auto bad(const std::string& why) {
   return base::fail(errc::bad_uri, "the address of a Redis store: " + why +
@@ -27,21 +24,12 @@ auto bad(const std::string& why) {
                                        "(docs/redis.md lists the options)");
 }
 
-/// The content of a file without the line's end that editors leave.
-base::result<std::string> secret_in(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string secret{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || secret.empty() || secret.size() > longest_secret) {
-    return bad("the password file '" + path + "' can't be read, is empty or is too large");
-  }
-  while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
-  return secret;
-}
-
-base::result<std::string> secret_from(const std::string& variable) {
-  const char* const found = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe)
-  if (found == nullptr) return bad("the environment has no variable '" + variable + "'");
-  return std::string(found);
+/// What an option such as password_file leads to.
+base::result<std::string> secret_of(const std::string& option, const std::string& place) {
+  std::string why;
+  auto secret = base::read_secret(option, place, why);
+  if (!secret) return bad(why);
+  return std::move(*secret);
 }
 
 struct reader {
@@ -70,11 +58,13 @@ struct reader {
     if (name == "prefix") return prefix(value);
     if (name == "db") return number(out.database, value, 1'000'000);
     if (name == "user") return text(out.user, value);
-    if (name == "password_file") return take(out.password, secret_in(value));
-    if (name == "password_env") return take(out.password, secret_from(value));
+    if (name == "password_file" || name == "password_env") {
+      return take(out.password, secret_of(name, value));
+    }
     if (name == "sentinel_user") return text(out.sentinel_user, value);
-    if (name == "sentinel_password_file") return take(out.sentinel_password, secret_in(value));
-    if (name == "sentinel_password_env") return take(out.sentinel_password, secret_from(value));
+    if (name == "sentinel_password_file" || name == "sentinel_password_env") {
+      return take(out.sentinel_password, secret_of(name, value));
+    }
     if (name == "ca_file") return text(out.tls.ca_file, value);
     if (name == "cert_file") return text(out.tls.certificate_file, value);
     if (name == "key_file") return text(out.tls.key_file, value);

@@ -44,12 +44,12 @@ std::string link::greeting() {
     append_command(bytes, std::span(words.begin(), words.size()));
     ++expected_;
   };
-  if (!settings_.password.empty()) {
-    if (settings_.user.empty()) {
-      say({"AUTH", settings_.password});
-    } else {
-      say({"AUTH", settings_.user, settings_.password});
-    }
+  if (!settings_.user.empty()) {
+    // Also without a password, which some users need not have: the server would take us for the
+    // default user.
+    say({"AUTH", settings_.user, settings_.password});
+  } else if (!settings_.password.empty()) {
+    say({"AUTH", settings_.password});
   }
   if (settings_.database != 0) say({"SELECT", std::to_string(settings_.database)});
   if (!settings_.client_name.empty()) say({"CLIENT", "SETNAME", settings_.client_name});
@@ -97,8 +97,12 @@ base::result<std::monostate> link::judge_greeting() {
     if (!said.is_error()) return std::nullopt;
     return refusal(std::string(what), said, remedy);
   };
+  const bool with_password = !settings_.password.empty();
   if (const auto why =
-          refused(!settings_.password.empty(), "the login", "check the user and the password")) {
+          refused(with_password || !settings_.user.empty(), "the login",
+                  with_password
+                      ? "check the user and the password"
+                      : "the address names a user and no password (password_file, password_env)")) {
     return tl::unexpected(*why);
   }
   if (const auto why =

@@ -28,7 +28,7 @@ struct link_settings {
   net::endpoint where = {};
   net::tls_settings tls = {};
   std::string user = {};      ///< empty: the default user
-  std::string password = {};  ///< empty: no AUTH. Never in a message.
+  std::string password = {};  ///< empty: no AUTH of the default user. Never in a message.
   std::string client_name = {};
   int database = 0;
   duration connect_timeout{};

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <sstream>
 
 // Opening a client: who is let in, what those are told who are not, and that no secret is told.
 namespace sallyport::redis_live {
@@ -144,6 +145,64 @@ TEST_F(Passwords, OfUsersWhoLackARightAreToldSoWhenItIsNeeded) {
   EXPECT_EQ(error.code, errc::store_refused) << error.text;
   EXPECT_TRUE(holds(error.text, "Permissions"));
   EXPECT_TRUE(tells_no_secret(error.text));
+}
+
+/// A server whose default user needs no password, as most have; another one needs none either.
+class Users : public testing::Test {
+ protected:
+  [[nodiscard]] std::string address(std::string_view user) const {
+    return "redis://" + std::string(user) + "@127.0.0.1:" + std::to_string(server_.port());
+  }
+  [[nodiscard]] const redis_server& server() const { return server_; }
+
+ private:
+  redis_server server_{{.users = {"user carol on nopass ~* &* +@all",
+                                  "user alice on >" + std::string(secret) + " ~* &* +@all",
+                                  "user asleep off nopass ~* &* +@all"}}};
+};
+
+TEST_F(Users, WithoutAPasswordAreLoggedIn) {
+  mutex lock{client::open(address("carol"), quick()), "door", lasting()};
+  mutex wanted{client::open(address("carol"), quick()), "door", lasting()};
+  auto held = lock.acquire();
+  waiter next(wanted);
+  ASSERT_TRUE(waiters_become(server(), "door", 1));
+
+  // Two connections for commands and one at least for notices.
+  std::istringstream clients(server().command({"CLIENT", "LIST"}).text);
+  int ours = 0;
+  for (std::string line; std::getline(clients, line);) {
+    if (line.find(" name=sallyport:") == std::string::npos) continue;
+    ++ours;
+    EXPECT_TRUE(holds(line, " user=carol "));
+  }
+  EXPECT_GE(ours, 3);
+  held.release();
+  EXPECT_TRUE(next.get());
+}
+
+TEST_F(Users, WhoAreUnknownAreRefusedWithoutAPassword) {
+  expect_refused(address("mallory"), "WRONGPASS", "password_file");
+}
+
+TEST_F(Users, WhosePasswordIsForgottenAreRefused) {
+  expect_refused(address("alice"), "WRONGPASS", "password_file");
+  expect_refused(address("alice:"), "WRONGPASS", "password_file");
+}
+
+TEST_F(Users, WhoAreSwitchedOffAreRefused) {
+  expect_refused(address("asleep"), "WRONGPASS", "disabled");
+}
+
+TEST_F(Passwords, ThatAreEmptyInTheEnvironmentAreABadAddress) {
+  ASSERT_EQ(::setenv("SALLYPORT_TEST_PASSWORD", "", 1), 0);
+  for (const char* login : {"", "alice@"}) {
+    const told error = opening(address(login, "?password_env=SALLYPORT_TEST_PASSWORD"));
+    EXPECT_EQ(error.code, errc::bad_uri) << error.text;
+    EXPECT_TRUE(holds(error.text, "SALLYPORT_TEST_PASSWORD"));
+    EXPECT_TRUE(holds(error.text, "empty"));
+  }
+  ::unsetenv("SALLYPORT_TEST_PASSWORD");
 }
 
 TEST_F(Passwords, AreNotToldWhenTheAddressIsWrong) {
