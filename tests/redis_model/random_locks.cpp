@@ -2,7 +2,9 @@
 
 #include "tests/redis_model/others.hpp"
 
+#include <array>
 #include <chrono>
+#include <span>
 #include <utility>
 
 namespace sallyport::redis_model {
@@ -51,24 +53,34 @@ lock_kind random_locks::kind_of(std::size_t name) {
   return luck_.chance(0.03) ? kinds.at(luck_.below(kinds.size())) : usual_kind_.at(name);
 }
 
-wire_command random_locks::acquire(contender& who, std::size_t name) {
+acquire_request random_locks::question(const contender& who, std::size_t name) {
   const auto kind = kind_of(name);
-  acquire_request request{.name = names_[name],
-                          .kind = kind,
-                          .mode = luck_.chance(0.6) ? lock_mode::shared : lock_mode::exclusive,
-                          .holder = who.id,
-                          .lease_length = (1 + luck_.below(90)) * 1ms,
-                          .claim_window = (1 + luck_.below(20)) * 1ms,
-                          .ticket_length = (1 + luck_.below(60)) * 1ms,
-                          .may_wait = luck_.chance(0.85),
-                          .permits = static_cast<std::uint32_t>(1 + luck_.below(4)),
-                          .token_count = static_cast<std::uint32_t>(1 + luck_.below(4)),
-                          .local_waiters = static_cast<std::uint32_t>(luck_.below(3)),
-                          .value = kind == lock_kind::election ? "v %1" : "",
-                          .answer_by = {}};
+  return {.name = names_[name],
+          .kind = kind,
+          .mode = luck_.chance(0.6) ? lock_mode::shared : lock_mode::exclusive,
+          .holder = who.id,
+          .lease_length = (1 + luck_.below(90)) * 1ms,
+          .claim_window = (1 + luck_.below(20)) * 1ms,
+          .ticket_length = (1 + luck_.below(60)) * 1ms,
+          .may_wait = luck_.chance(0.85),
+          .permits = static_cast<std::uint32_t>(1 + luck_.below(4)),
+          .token_count = static_cast<std::uint32_t>(1 + luck_.below(4)),
+          .local_waiters = static_cast<std::uint32_t>(luck_.below(3)),
+          .value = kind == lock_kind::election ? "v %1" : "",
+          .answer_by = {},
+          .asked_before = who.asked_before};
+}
+
+wire_command random_locks::acquire(contender& who, std::size_t name) {
+  const acquire_request request = question(who, name);
+  const auto& client = clients_[who.client];
+  if (client.may_beat(request) && luck_.chance(0.5)) {
+    const std::array both{request, request};
+    return client.beat(std::span(both).first(1 + luck_.below(2)));
+  }
   const bool known = who.asked_before || luck_.chance(0.1);
   who.asked_before = true;
-  return clients_[who.client].acquire(request, known);
+  return client.acquire(request, known);
 }
 
 renew_request random_locks::renewal(const contender& who, std::size_t name) {

@@ -42,6 +42,8 @@ class random_locks {
     bool asked_before = false;
   };
 
+  [[nodiscard]] backend_api::acquire_request question(const contender& who, std::size_t name);
+  /// In full, or as a heartbeat that travels with others.
   [[nodiscard]] backends::redis::wire_command acquire(contender& who, std::size_t name);
   [[nodiscard]] backend_api::renew_request renewal(const contender& who, std::size_t name);
   [[nodiscard]] lock_kind kind_of(std::size_t name);

@@ -171,13 +171,14 @@ bool protocol::may_beat(const acquire_request& request) const noexcept {
 }
 
 wire_command protocol::beat(std::span<const acquire_request> batch) const {
-  wire_command call = call_of(scripts::beat, 1 + 3 * batch.size());
+  wire_command call = call_of(scripts::beat, 1 + 4 * batch.size());
   place_of({}).add_counter(call);
   for (const acquire_request& each : batch) {
     const lock_place place = place_of(each.name.text());
     place.add_lock(call);
     place.add_side(call, "queue");
     place.add_side(call, "waiters");
+    place.add_side(call, "absent");
   }
   for (const acquire_request& each : batch) {
     const auto id = hex_of(each.holder);
@@ -277,8 +278,8 @@ wire_command protocol::raise(std::string_view name) const {
 }
 
 std::string counter_in(const wire_command& command) {
-  if (command.script == nullptr || command.script == &scripts::raise ||
-      command.script == &scripts::who) {
+  if (command.script == nullptr || command.script == &scripts::beat ||
+      command.script == &scripts::raise || command.script == &scripts::who) {
     return {};
   }
   std::vector<std::string> words = arguments_of(command);

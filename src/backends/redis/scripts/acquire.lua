@@ -23,10 +23,12 @@ end
 
 if ARGV[14] ~= '1' and ARGV[11] == '1' then
   -- The usual wait, likewise: one of ours holds it, and this contender is new. That is looked up, not believed: an old
-  -- connection may bring a contender's first question after a later one.
+  -- connection may bring a contender's first question after a later one. Nobody is set aside, or it is too early to sweep.
   local value = redis.pcall('GET', KEYS[1])
   if type(value) == 'string' and string.sub(value, 1, 6) == 'sp1 ' .. ARGV[6] .. ' ' and
-    string.sub(value, 1, #ARGV[5]) ~= ARGV[5] and redis.call('HEXISTS', KEYS[3], ARGV[7]) == 0 then
+    string.sub(value, 1, #ARGV[5]) ~= ARGV[5] and redis.call('HEXISTS', KEYS[3], ARGV[7]) == 0 and
+    (found == 1 and redis.call('EXISTS', KEYS[4]) == 0 or
+      found == 2 and redis.call('PTTL', KEYS[2]) >= ARGV[10] * 1.125) then
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local place = redis.call('HINCRBY', KEYS[3], ':next', 1)
@@ -34,7 +36,7 @@ if ARGV[14] ~= '1' and ARGV[11] == '1' then
     redis.call('HSET', KEYS[3], ARGV[7], string.format('%d %.0f %s %s x %.0f %s ', place, now + ARGV[10], ARGV[9],
       ARGV[12], now, ARGV[13]) .. ARGV[15])
     redis.call('ZADD', KEYS[2], place, ARGV[7])
-    if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[10]) then
+    if found == 1 then
       local ttl = string.format('%.0f', ARGV[10] * 1.25)
       redis.call('PEXPIRE', KEYS[2], ttl)
       redis.call('PEXPIRE', KEYS[3], ttl)

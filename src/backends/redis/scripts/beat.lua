@@ -1,11 +1,11 @@
 -- The heartbeats of several waiters for locks with one holder, in one command. Keys: the counter of tokens, then for each
--- waiter the lock, its queue and its waiters; arguments for each: head ("sp1 KIND ID"), id, ticket, claim window, tokens,
--- local waiters. Answers for each what acquire answers to one that goes on waiting, or 0: something has changed, ask by
--- acquire.
+-- waiter the lock, its queue, its waiters and those set aside; arguments for each: head ("sp1 KIND ID"), id, ticket,
+-- claim window, tokens, local waiters. Answers for each what acquire answers to one that goes on waiting, or 0: something
+-- has changed, ask by acquire.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function beat(lock, queue, waiters, head, id, ticket_ms, window_ms, count, locals)
+local function beat(lock, queue, waiters, absent, head, id, ticket_ms, window_ms, count, locals)
   local value = redis.pcall('GET', lock)
   if type(value) ~= 'string' or string.sub(value, 1, #head) == head then return 0 end
   local foreign = string.sub(value, 1, 4) ~= 'sp1 '
@@ -22,6 +22,7 @@ local function beat(lock, queue, waiters, head, id, ticket_ms, window_ms, count,
     local ttl = string.format('%.0f', ticket_ms * 1.25)
     redis.call('PEXPIRE', queue, ttl)
     redis.call('PEXPIRE', waiters, ttl)
+    redis.call('PEXPIRE', absent, ttl)
   end
   local newest
   if foreign then
@@ -33,9 +34,9 @@ local function beat(lock, queue, waiters, head, id, ticket_ms, window_ms, count,
 end
 
 local answers = {}
-for n = 0, (#KEYS - 1) / 3 - 1 do
-  local k, a = 3 * n + 1, 6 * n
-  answers[n + 1] = beat(KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4],
-    ARGV[a + 5], ARGV[a + 6])
+for n = 0, (#KEYS - 1) / 4 - 1 do
+  local k, a = 4 * n + 1, 6 * n
+  answers[n + 1] = beat(KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3],
+    ARGV[a + 4], ARGV[a + 5], ARGV[a + 6])
 end
 return answers

@@ -49,14 +49,30 @@ local function tidy()
 end
 
 -- Nobody listens for this waiter at the moment. It loses this turn but not its place, which it takes again when it asks
--- before its ticket lapses.
-local function set_aside(id, lapses, now)
-  for _, dead in ipairs(redis.call('ZRANGEBYSCORE', absent, '-inf', now, 'LIMIT', 0, 100)) do
-    redis.call('ZREM', absent, dead)
-    redis.call('HDEL', waiters, dead)
-  end
+-- before its ticket lapses. The key lives as long as that of the tickets, which are found through it.
+local function set_aside(id, lapses)
   redis.call('ZADD', absent, lapses, id)
-  redis.call('PEXPIREAT', absent, redis.call('ZRANGE', absent, -1, -1, 'WITHSCORES')[2])
+  redis.call('PEXPIRE', absent, math.max(redis.call('PTTL', waiters), 1))
+end
+
+-- The tickets of the dead go: of those set aside, and of those in the queue, so many at a time. Of a longer queue the
+-- clock chooses the part.
+local most_swept = 32
+
+local function sweep(now)
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', absent, '-inf', now, 'LIMIT', 0, most_swept)) do
+    redis.call('ZREM', absent, id)
+    redis.call('HDEL', waiters, id)
+  end
+  local tickets = redis.call('HLEN', waiters) - waiters_meta
+  local from = tickets > most_swept and now % tickets or 0
+  for _, id in ipairs(redis.call('ZRANGE', queue, from, from + most_swept - 1)) do
+    local lapses = string.match(redis.call('HGET', waiters, id) or '', '^%d+ (%d+)')
+    if not lapses or tonumber(lapses) <= now then
+      redis.call('ZREM', queue, id)
+      redis.call('HDEL', waiters, id)
+    end
+  end
 end
 
 -- Leaves the queue, wherever the ticket is. False: there was none.
@@ -82,10 +98,13 @@ local function stand_in_line(id, ticket, kind, now, ticket_ms, window_ms, count,
   redis.call('HSET', waiters, id, table.concat({place, whole(now + ticket_ms), window_ms, count, mode,
     whole(since), locals, card}, ' '))
   redis.call('ZADD', queue, place, id)
-  -- Not at every question: the two keys live a little longer than the tickets in them.
-  if redis.call('PTTL', queue) < ticket_ms then
+  -- Not at every question: the keys live a little longer than the tickets in them. Heartbeats (beat.lua) wait longer with
+  -- that, so that newcomers sweep, also where others only wait: it is newcomers who can leave more and more behind.
+  if redis.call('PTTL', queue) < ticket_ms * 1.125 then
     local ttl = whole(ticket_ms * 1.25)
     redis.call('PEXPIRE', queue, ttl)
     redis.call('PEXPIRE', waiters, ttl)
+    redis.call('PEXPIRE', absent, ttl)
+    sweep(now)
   end
 end

@@ -120,7 +120,7 @@ local function serve_many(kind, permits, now, asker)
           locals, card}, ' '), expiry, mode == 'x')
         served = true
       else
-        set_aside(head, lapses, now)
+        set_aside(head, lapses)
       end
     end
     head = redis.call('ZRANGE', queue, 0, 0)[1]

@@ -30,7 +30,7 @@ local function serve(kind, asker, popped)
           tidy()
           return id, last
         end
-        set_aside(id, lapses, now)
+        set_aside(id, lapses)
       end
     end
     popped = redis.call('ZPOPMIN', queue)
