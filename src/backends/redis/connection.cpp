@@ -68,6 +68,7 @@ void connection::put_in_flight(std::unique_ptr<exchange> what, script_form form)
 base::result<std::monostate> connection::match(std::vector<reply>& said) {
   // What is healed is put behind these, and is not answered by any of this.
   std::size_t asked = in_flight_.size();
+  bool replica = false;
   for (reply& each : said) {
     if (asked-- == 0) return nobody_asked();
     flight& oldest = in_flight_.front();
@@ -76,6 +77,7 @@ base::result<std::monostate> connection::match(std::vector<reply>& said) {
                                 each.error_word() == "NOSCRIPT";
     std::unique_ptr<exchange> who = std::move(oldest.who);
     in_flight_.pop();
+    replica = replica || each.is_from_replica();
     if (!who) continue;
     if (unknown_script) {
       heal(std::move(who));
@@ -83,6 +85,7 @@ base::result<std::monostate> connection::match(std::vector<reply>& said) {
       tell(std::move(who), each);
     }
   }
+  if (replica) return base::fail(errc::unavailable, "the server has become a replica");
   return std::monostate{};
 }
 

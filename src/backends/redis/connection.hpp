@@ -60,6 +60,9 @@ using command_pipeline = pipeline::connection<link, exchange, connection_owner, 
 ///
 /// A script that the server does not know (NOSCRIPT) is sent again in full at once. If a later
 /// command of the same order_key is under way already, it is answered `unavailable` instead.
+///
+/// A server that says that it has become a replica (READONLY, MASTERDOWN) is left: the next
+/// connection may lead to the new master, when the address is a name that follows it.
 class connection final : public command_pipeline {
  public:
   struct settings {

@@ -307,10 +307,10 @@ TEST_F(Connection, TellsRepliesAndTheServersOwnErrors) {
   const auto one = send("ONE");
   const auto two = send("TWO");
   EXPECT_EQ(server_.received(), wire("ONE") + wire("TWO")) << "sent by the caller itself";
-  server_.say("+fine\r\n-READONLY You can't write\r\n");
+  server_.say("+fine\r\n-WRONGTYPE Operation against a key\r\n");
 
   ASSERT_TRUE(run([&] { return one->replied("fine") && two->times == 1; }));
-  EXPECT_EQ(two->said->error_word(), "READONLY");
+  EXPECT_EQ(two->said->error_word(), "WRONGTYPE");
   EXPECT_FALSE(connection_->unfinished());
 }
 
@@ -532,6 +532,21 @@ TEST_F(Connection, LeavesAServerThatAnswersWhatNobodyAsked) {
   server_.say("+OK\r\n");
 
   ASSERT_TRUE(run([&] { return owner_->losses.size() == 1; }));
+}
+
+TEST_F(Connection, LeavesAServerThatHasBecomeAReplica) {
+  connect();
+  const auto one = send("ONE");
+  const auto two = send("TWO");
+  const auto three = send("THREE");
+
+  server_.say("-READONLY You can't write against a read only replica.\r\n+fine\r\n");
+
+  ASSERT_TRUE(run([&] { return three->times == 1; }));
+  EXPECT_EQ(one->said->error_word(), "READONLY") << "the server's own words";
+  EXPECT_TRUE(two->replied("fine"));
+  EXPECT_TRUE(three->unknown());
+  ASSERT_TRUE(run([&] { return server_.accept(); }));
 }
 
 TEST_F(Connection, GoesElsewhereWhenItIsToldTo) {

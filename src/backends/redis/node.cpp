@@ -266,12 +266,24 @@ base::result<std::monostate> node::greeted(const std::vector<reply>& said) {
 
 void node::connected() {
   bool again = false;
+  bool elsewhere = false;
+  std::shared_ptr<connection> witness;
   {
     const base::mutex_lock lock(mutex_);
     again = std::exchange(ever_connected_, true);
     trouble_.reset();
+    const std::string before = std::exchange(run_id_, facts_ ? facts_->run_id : std::string());
+    elsewhere = again && how_.only_server && (run_id_.empty() || run_id_ != before);
+    witness = witness_;
   }
   if (!again) return;
+  if (elsewhere) {
+    // The address leads to another server now. Its waiters are not heard at the old one, where the
+    // connection may be as good as ever.
+    const base::failure why{make_error_code(errc::unavailable), "the address leads elsewhere"};
+    notices_->drop(why);
+    if (witness) witness->drop(why);
+  }
   if (const auto told = listener_.lock()) told->gap_ended();
 }
 

@@ -144,6 +144,7 @@ class node final : public connection::owner,
   base::mutex mutex_;
   net::endpoint where_ SALLYPORT_GUARDED_BY(mutex_);
   bool ever_connected_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  std::string run_id_ SALLYPORT_GUARDED_BY(mutex_);  // of the server that commands go to
   bool closed_ SALLYPORT_GUARDED_BY(mutex_) = false;
   std::shared_ptr<witness_owner> witness_owner_ SALLYPORT_GUARDED_BY(mutex_);
   std::shared_ptr<connection> witness_ SALLYPORT_GUARDED_BY(mutex_);

@@ -1,14 +1,18 @@
 #include "backends/redis/test_live_store.hpp"
+#include "tests/kit/fault_proxy.hpp"
 #include "tests/kit/shifted_clock.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <stop_token>
+#include <thread>
 #include <vector>
 
 // What becomes of locks when the server restarts, forgets, stands still or has its clock moved.
 namespace sallyport::redis_live {
 namespace {
+
+using kit::fault_proxy;
 
 /// When the lease was told lost, by the lease clock. Waits for it.
 lease_clock::time_point told_lost_at(const lease_view& view) {
@@ -293,6 +297,104 @@ TEST(Standstill, OfTheProcessIsToldAtTheDeadline) {
 
   auto again = lock.acquire();
   EXPECT_GT(again.token(), held.token());
+}
+
+// ---- a name that leads to another server ---------------------------------------------------------
+
+/// Two servers behind one address, as a name or a virtual address has them: the second is a replica
+/// of the first until the roles change. Connections that are open stay where they are.
+class Demotion : public testing::Test {
+ protected:
+  Demotion() { become_replica(second_, first_); }
+
+  [[nodiscard]] client open_here() const { return open(address_.port()); }
+  [[nodiscard]] redis_server& first() { return first_; }
+  [[nodiscard]] redis_server& second() { return second_; }
+  [[nodiscard]] fault_proxy& address() { return address_; }
+
+  void change_roles() {
+    EXPECT_TRUE(eventually([&] {
+      return in_replication(first_, "master_repl_offset") ==
+             in_replication(second_, "slave_repl_offset");
+    }));
+    second_.command({"REPLICAOF", "NO", "ONE"});
+    become_replica(first_, second_);
+  }
+  void lead_to_second() { address_.set_target(second_.port()); }
+  /// Connections that clients of ours have with it.
+  [[nodiscard]] static std::size_t clients_of(const redis_server& server) {
+    const std::string all = server.command({"CLIENT", "LIST", "TYPE", "NORMAL"}).text +
+                            server.command({"CLIENT", "LIST", "TYPE", "PUBSUB"}).text;
+    std::size_t count = 0;
+    for (auto at = all.find("name=sallyport:"); at != std::string::npos;
+         at = all.find("name=sallyport:", at + 1)) {
+      ++count;
+    }
+    return count;
+  }
+
+ private:
+  static std::string in_replication(const redis_server& server, const std::string& field) {
+    const std::string all = server.command({"INFO", "replication"}).text;
+    const auto at = all.find(field + ':');
+    return at == std::string::npos ? ""
+                                   : all.substr(at, all.find('\r', at) - at).substr(field.size());
+  }
+  static void become_replica(redis_server& server, const redis_server& of) {
+    server.command({"REPLICAOF", "127.0.0.1", std::to_string(of.port())});
+    EXPECT_TRUE(eventually([&] { return in_replication(server, "master_link_status") == ":up"; }));
+  }
+
+  redis_server first_;
+  redis_server second_;
+  fault_proxy address_{first_.port()};
+};
+
+TEST_F(Demotion, LeadsHoldersAndWaitersToTheNewMaster) {
+  mutex held_lock{open_here(), "door", lasting(3s)};
+  mutex wanted_lock{open_here(), "door", lasting(3s)};
+  auto held = held_lock.acquire();
+  const auto token = held.token();
+  waiter next(wanted_lock);
+  ASSERT_TRUE(waiters_become(first(), "door", 1));
+
+  lead_to_second();
+  change_roles();
+
+  const auto deadline = held.deadline();
+  EXPECT_TRUE(eventually([&] { return held.deadline() > deadline + 3s; })) << "not renewed";
+  EXPECT_TRUE(held.valid());
+  EXPECT_TRUE(eventually([&] { return clients_of(first()) == 0; })) << "some stay with the replica";
+  ASSERT_TRUE(waiters_become(second(), "door", 1));
+  EXPECT_EQ(held.release(), release_result::released);
+  auto got = next.get();
+  ASSERT_TRUE(got);
+  EXPECT_GT(got->token(), token);
+  got->release();
+  EXPECT_TRUE(nothing_is_left(second()));
+}
+
+TEST_F(Demotion, IsWaitedOutWhileTheAddressLeadsToTheReplica) {
+  const auto store = open_here();
+  mutex held_lock{store, "door", lasting(5s)};
+  mutex free_lock{store, "gate", lasting(5s)};
+  auto held = held_lock.acquire();
+  change_roles();
+  const auto made_before = address().counts().connections.size();
+
+  const told error = error_of([&] { static_cast<void>(free_lock.try_acquire()); });
+  waiter next(free_lock);
+  std::this_thread::sleep_for(1500ms);
+
+  EXPECT_EQ(error.code, errc::unavailable) << error.text;
+  EXPECT_FALSE(next.done()) << "a fail-over under way is no reason to give up";
+  EXPECT_LT(address().counts().connections.size() - made_before, 100U) << "it spins";
+  lead_to_second();
+  auto got = next.get();
+  ASSERT_TRUE(got);
+  EXPECT_TRUE(got->valid());
+  EXPECT_TRUE(held.valid());
+  EXPECT_TRUE(eventually([&] { return clients_of(first()) == 0; })) << "some stay with the replica";
 }
 
 // ---- the server's wall clock ---------------------------------------------------------------------

@@ -27,6 +27,10 @@ struct reply {
     if (!is_error()) return {};
     return std::string_view(text).substr(0, text.find(' '));
   }
+  /// The server has become a replica, and can't do what it was asked.
+  [[nodiscard]] bool is_from_replica() const noexcept {
+    return error_word() == "READONLY" || error_word() == "MASTERDOWN";
+  }
 
   friend bool operator==(const reply&, const reply&) = default;
 };

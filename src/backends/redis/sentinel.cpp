@@ -158,8 +158,9 @@ base::failure sentinel::trouble() {
 
 router::redirection sentinel::redirect(const reply& error, std::uint32_t /*slot*/,
                                        const std::shared_ptr<node>& from) {
-  if (error.error_word() == "READONLY" || error.error_word() == "MASTERDOWN") {
-    // It was the master and is a replica now. A new greeting will find that out, or the next round.
+  if (error.is_from_replica()) {
+    // It was the master. Whichever connection has heard so: the one for commands, when it is lost,
+    // has the sentinels asked.
     from->commands().drop({make_error_code(errc::unavailable), "the server has become a replica"});
   }
   return {};
