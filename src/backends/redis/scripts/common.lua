@@ -93,14 +93,16 @@ local function stand_in_line(id, ticket, kind, now, ticket_ms, window_ms, count,
     redis.call('ZREM', absent, id)
   else
     place, since = redis.call('HINCRBY', waiters, ':next', 1), now
-    if place == 1 then redis.call('HSET', waiters, ':kind', kind) end
   end
   redis.call('HSET', waiters, id, table.concat({place, whole(now + ticket_ms), window_ms, count, mode,
     whole(since), locals, card}, ' '))
   redis.call('ZADD', queue, place, id)
   -- Not at every question: the keys live a little longer than the tickets in them. Heartbeats (beat.lua) wait longer with
   -- that, so that newcomers sweep, also where others only wait: it is newcomers who can leave more and more behind.
-  if redis.call('PTTL', queue) < ticket_ms * 1.125 then
+  local left = redis.call('PTTL', queue)
+  -- A new queue; tickets that are set aside may be of another kind, whose time is over.
+  if left < 0 or place == 1 then redis.call('HSET', waiters, ':kind', kind) end
+  if left < ticket_ms * 1.125 then
     local ttl = whole(ticket_ms * 1.25)
     redis.call('PEXPIRE', queue, ttl)
     redis.call('PEXPIRE', waiters, ttl)

@@ -46,5 +46,6 @@ if mine then
   return 1
 end
 local left = ARGV[8] == 'w' and forget_ticket(id)
-if not value and serve(kind) then tell_change() end
+-- This may come late, when others use the name as another kind: their queue is theirs to serve.
+if not value and redis.call('HGET', waiters, ':kind') == kind and serve(kind) then tell_change() end
 return left and 1 or 0

@@ -18,5 +18,6 @@ if used_as then
   end
 end
 if not left and ARGV[7] == 'w' then left = forget_ticket(id) end
-serve_many(kind, permits, now)
+-- This may come late, when others wait for the name as another kind: their queue is theirs to serve.
+if used_as or string.sub(redis.call('HGET', waiters, ':kind') or '', 1, 1) == kind then serve_many(kind, permits, now) end
 return left and 1 or 0
