@@ -237,6 +237,12 @@ void process::tell(std::function<void()> news) {
   later(draw_between(shared_.random, duration{0}, short_while), [this] { tell_news(); });
 }
 
+void process::tell_lost(runtime::lost_turns lost) noexcept {
+  while (auto turn = lost.pop()) {
+    tell([turn = std::move(turn)] { turn->gone.request_stop(); });
+  }
+}
+
 void process::tell_news() {
   while (!news_.empty()) {
     const auto next = std::move(news_.front());

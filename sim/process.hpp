@@ -38,6 +38,8 @@ class process final : public runtime::environment, public std::enable_shared_fro
   [[nodiscard]] time_point now() const override { return clock_.at(shared_.loop.now()); }
   void wake_at(time_point when) override;
   void tell(std::function<void()> news) override;
+  void tell_observer(std::function<void()> event) override { tell(std::move(event)); }
+  void tell_lost(runtime::lost_turns lost) noexcept override;
   [[nodiscard]] backend_api::holder_id new_holder_id() override;
 
   /// Does this as the process's next step: now, or when it is no longer frozen.

@@ -28,7 +28,7 @@ enum class break_style : std::uint8_t {
   at_once
 };
 
-/// The way to one store: connections, the watchdog that renews, the notifier that tells. A cheap
+/// The way to one store: connections, the watchdog that renews, the notifiers that tell. A cheap
 /// handle: copies share one connection and one watchdog, and the last of the copies, locks and
 /// leases closes it. Closing waits for at most a second, and not longer than request_timeout, until
 /// the store has heard of the last releases and withdrawals; what it could not hear ends with its

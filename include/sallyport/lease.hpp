@@ -57,8 +57,10 @@ class lease_view {
   [[nodiscard]] lease_clock::time_point deadline() const noexcept;
   /// The length in force: what was asked for, rounded up to what the store can do.
   [[nodiscard]] std::chrono::milliseconds length() const noexcept;
-  /// Fires when the lease is lost; never when it is released. Callbacks run on the client's
-  /// notifier thread.
+  /// Fires when the lease is lost; never when it is released. A loss is never dropped. The tokens of
+  /// a client's lost leases fire one after the other, on a thread that has nothing else to do:
+  /// callbacks run there, and one that blocks delays the tokens (stop_requested() too) of leases that
+  /// are lost after it. Nothing delays valid() and state().
   [[nodiscard]] std::stop_token lost() const;
   /// True once somebody has wished for this lock to be given back (observer::release_wanted). The
   /// lease is as good as before: a long job may look at a point where it can stop.

@@ -20,8 +20,10 @@ struct lock_event {
 
 /// Told what a client's locks do. Override what you need.
 /// Thread safety: called from the notifier's thread, one event after the other, in the order in
-/// which they happened. A slow observer delays other news to users (also the firing of lost()),
-/// never a renewal.
+/// which they happened. A slow observer delays the next events and what elections' observers hear,
+/// never a renewal and never the firing of lost().
+/// Bounds: at most 65,536 events wait for a slow observer; what happens beyond that is not told, but
+/// counted (missed). What must not be missed is in the lease: valid(), state() and lost().
 class observer {
  public:
   observer() = default;
@@ -42,6 +44,9 @@ class observer {
   /// Somebody wishes that this lock be given back soon. Nothing happens by itself: the lease is as
   /// good as before. Only some stores can carry such a wish (ZooKeeper: Curator's revocation).
   virtual void release_wanted(const lock_event&) {}
+  /// So many events were dropped here, because too many waited for this observer already or memory
+  /// was short: told after the last event before the gap and before the first one after it.
+  virtual void missed(std::uint64_t /*events*/) {}
 };
 
 /// Counters built on the observer: hand one to client_options::watcher and read it at any time.
@@ -58,6 +63,7 @@ class metrics final : public observer {
     std::uint64_t lost = 0;
     std::uint64_t released = 0;
     std::uint64_t release_wanted = 0;
+    std::uint64_t missed = 0;            ///< events that are in none of the other counts
     std::chrono::nanoseconds waited{0};  ///< in all
     std::chrono::nanoseconds held{0};    ///< in all
   };
@@ -73,10 +79,11 @@ class metrics final : public observer {
   void lost(const lock_event& event) override;
   void released(const lock_event& event) override;
   void release_wanted(const lock_event& event) override;
+  void missed(std::uint64_t events) override;
 
  private:
   std::atomic<std::uint64_t> waiting_{0}, acquired_{0}, not_acquired_{0}, failed_{0}, renewed_{0},
-      suspect_{0}, lost_{0}, released_{0}, release_wanted_{0};
+      suspect_{0}, lost_{0}, released_{0}, release_wanted_{0}, missed_{0};
   std::atomic<std::int64_t> waited_ns_{0}, held_ns_{0};
 };
 

@@ -79,10 +79,14 @@ void throw_failure(const std::error_code& error) {
 }
 
 client_state::innards::innards(client_state& owner, const client_options& options)
-    : world([this] {
-        engine.run_due();
-        observed.run_due();
-      }),
+    : world(
+          [this] {
+            engine.run_due();
+            observed.run_due();
+          },
+          [watcher = options.watcher](std::uint64_t events) {
+            if (watcher) watcher->missed(events);
+          }),
       engine(world, {.max_waiters_per_name = options.max_waiters_per_name,
                      .watcher = options.watcher,
                      .seed = base::kernel_seed()}),

@@ -12,6 +12,7 @@ metrics::snapshot metrics::read() const {
           .lost = lost_,
           .released = released_,
           .release_wanted = release_wanted_,
+          .missed = missed_,
           .waited = std::chrono::nanoseconds{waited_ns_},
           .held = std::chrono::nanoseconds{held_ns_}};
 }
@@ -39,5 +40,6 @@ void metrics::released(const lock_event& event) {
 }
 
 void metrics::release_wanted(const lock_event&) { ++release_wanted_; }
+void metrics::missed(std::uint64_t events) { missed_ += events; }
 
 }  // namespace sallyport

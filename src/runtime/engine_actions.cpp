@@ -195,13 +195,11 @@ void engine::end_claim(party& who, outbox& out) {
 
 void engine::grant_lost(party& who, outbox& out) {
   holding& mine = *who.as_holding();
-  if (const auto record = std::move(mine.turn)) {
+  if (auto record = std::move(mine.turn)) {
     record->state.store(lease_record::phase::lost);
     record->home = nullptr;
     note(out, &observer::lost, *who.spec, record->token, out.now - record->granted_at);
-    if (record->gone.stop_possible()) {
-      out.news.emplace_back([gone = record->gone]() mutable { gone.request_stop(); });
-    }
+    if (record->gone.stop_possible()) out.lost.push(std::move(record));
   }
   end_claim(who, out);
   lane* const where = std::exchange(who.home, nullptr);
@@ -328,7 +326,7 @@ void engine::close_books(outbox& out) {
     out.words.push_back(std::exchange(departing_, nullptr));
   }
   // Queued under the mutex, so that users hear of things in the order in which they happened.
-  for (auto& item : out.news) world_.tell(std::move(item));
+  for (auto& event : out.news) world_.tell_observer(std::move(event));
   if (timers_.next() < armed_for_) {
     armed_for_ = timers_.next();
     out.wake = armed_for_;
@@ -336,6 +334,7 @@ void engine::close_books(outbox& out) {
 }
 
 void engine::perform(outbox& out) {
+  if (!out.lost.empty()) world_.tell_lost(std::move(out.lost));
   // Whoever got in is woken first: the rest is off its critical path.
   for (acquire_waiter* caller : out.winners) caller->finished();
   for (word_waiter* caller : out.words) caller->finished();

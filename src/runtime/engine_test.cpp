@@ -246,10 +246,43 @@ TEST_F(EngineTest, TellsSuspectAndThenLostWhenRenewalsAreNotAnswered) {
   pass(2s);
   EXPECT_EQ(lease->state.load(), phase::suspect);
   pass(1s);
-  world.run_news();
 
   EXPECT_EQ(lease->state.load(), phase::lost);
+  EXPECT_EQ(world.fire_losses(), 1);
   EXPECT_TRUE(gone.stop_requested());
+}
+
+TEST_F(EngineTest, AnnouncesEveryLossApartFromWhatObserversAreTold) {
+  engine watched{world, {.watcher = std::make_shared<observer>()}};
+  watched.attach(store);
+  std::deque<caller> callers(10);
+  std::vector<std::stop_token> gone;
+  std::uint64_t token = 0;
+  for (caller& each : callers) {
+    const std::string name = "a" + std::to_string(++token);
+    watched.acquire(each, spec_of(name.c_str()), time_point::max());
+    watched.acquire_answered(
+        store.take("acquire").holder,
+        backend_api::granted{{fencing_token{token}, fencing_token{token}}, 3s});
+    gone.push_back(watched.lost_token(*each.lease()));
+  }
+
+  world.advance(3s);
+  watched.run_due();
+
+  EXPECT_EQ(world.fire_losses(), 10);
+  for (const auto& each : gone) EXPECT_TRUE(each.stop_requested());
+  EXPECT_GE(world.news.size(), 20U);  // acquired and lost, none of which was told yet
+}
+
+TEST_F(EngineTest, AnnouncesNoLossWhoseTokenNobodyAskedFor) {
+  caller me;
+  const auto lease = hold(me, spec_of("a"));
+
+  pass(3s);
+
+  EXPECT_EQ(world.fire_losses(), 0);
+  EXPECT_TRUE(machine.lost_token(*lease).stop_requested());
 }
 
 TEST_F(EngineTest, TellsSuspectAtOnceWhenTheConnectionBreaksAndHeldWhenARenewalIsConfirmed) {

@@ -43,6 +43,7 @@ struct lease_record {
   party* home = nullptr;  // null once the turn has ended
   std::uint64_t turn = 0;
   std::stop_source gone{std::nostopstate};  // made when somebody asks for it
+  std::shared_ptr<lease_record> next_lost;  // only for lost_turns
 };
 
 }  // namespace sallyport::runtime

@@ -2,70 +2,117 @@
 
 #include "base/log.hpp"
 #include "base/mutex.hpp"
+#include "runtime/start_thread.hpp"
 
 #include <condition_variable>
-#include <csignal>
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <new>
 #include <pthread.h>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace sallyport::runtime {
+namespace {
+
+template <class Callback>
+void call(const Callback& callback) {
+  try {
+    callback();
+  } catch (const std::exception& problem) {
+    base::log(base::log_level::error, std::string("a callback threw: ") + problem.what());
+  } catch (...) {
+    base::log(base::log_level::error, "a callback threw something that is no std::exception");
+  }
+}
+
+}  // namespace
 
 struct notifier::shared {
+  explicit shared(std::function<void(std::uint64_t)> on_missed) : missed(std::move(on_missed)) {}
+
+  struct item {
+    std::function<void()> news;
+    std::uint64_t missed_before = 0;  // events that were dropped since the item before this one
+  };
+
+  const std::function<void(std::uint64_t)> missed;
   base::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<void()>> queue SALLYPORT_GUARDED_BY(mutex);
+  std::deque<item> queue SALLYPORT_GUARDED_BY(mutex);
   std::uint64_t queued SALLYPORT_GUARDED_BY(mutex) = 0;
   std::uint64_t finished SALLYPORT_GUARDED_BY(mutex) = 0;
-  std::uint64_t dropped SALLYPORT_GUARDED_BY(mutex) = 0;
+  std::uint64_t missed_last SALLYPORT_GUARDED_BY(mutex) = 0;  // dropped since the last item
   bool stopping SALLYPORT_GUARDED_BY(mutex) = false;
   std::thread thread SALLYPORT_GUARDED_BY(mutex);
 
+  std::error_code start(const std::shared_ptr<shared>& self) noexcept SALLYPORT_REQUIRES(mutex) {
+    if (thread.joinable() || stopping) return {};
+    return start_thread(thread, [kept = self] { kept->run(); });
+  }
+  /// False: dropped.
+  bool push(std::function<void()>&& news) SALLYPORT_REQUIRES(mutex);
   void run();
 };
 
 void notifier::shared::run() {
   pthread_setname_np(pthread_self(), "sally-notifier");
   for (;;) {
-    std::function<void()> news;
+    item next;
     {
       const base::mutex_lock held{mutex};
       std::unique_lock<std::mutex> native{mutex.native(), std::adopt_lock};
-      while (queue.empty() && !stopping) changed.wait(native);
+      while (queue.empty() && missed_last == 0 && !stopping) changed.wait(native);
       native.release();
-      if (queue.empty()) return;
-      news = std::move(queue.front());
-      queue.pop_front();
+      if (!queue.empty()) {
+        next = std::move(queue.front());
+        queue.pop_front();
+      } else if (missed_last != 0) {
+        next.missed_before = std::exchange(missed_last, 0);
+      } else {
+        return;
+      }
     }
-    try {
-      news();
-    } catch (const std::exception& problem) {
-      base::log(base::log_level::error, std::string("a callback threw: ") + problem.what());
-    } catch (...) {
-      base::log(base::log_level::error, "a callback threw something that is no std::exception");
-    }
-    news = nullptr;  // what it captured dies before anybody is told that it is done
+    if (next.missed_before != 0 && missed) call([&] { missed(next.missed_before); });
+    if (!next.news) continue;
+    call(next.news);
+    next.news = nullptr;  // what it captured dies before anybody is told that it is done
     const base::mutex_lock held{mutex};
     ++finished;
     changed.notify_all();
   }
 }
 
-notifier::notifier() : shared_(std::make_shared<shared>()) {}
+bool notifier::shared::push(std::function<void()>&& news) {
+  if (queue.size() >= max_backlog) return false;
+  try {
+    queue.push_back({std::move(news), missed_last});
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  missed_last = 0;
+  ++queued;
+  return true;
+}
+
+notifier::notifier(std::function<void(std::uint64_t)> missed)
+    : shared_(std::make_shared<shared>(std::move(missed))) {}
 
 notifier::~notifier() { stop(); }
 
 void notifier::stop() {
   std::thread last;
-  std::deque<std::function<void()>> forgotten;
+  std::deque<shared::item> forgotten;
   {
     const base::mutex_lock held{shared_->mutex};
     shared_->stopping = true;
     last.swap(shared_->thread);
-    if (last.get_id() == std::this_thread::get_id()) forgotten.swap(shared_->queue);
+    if (last.get_id() == std::this_thread::get_id()) {
+      forgotten.swap(shared_->queue);
+      shared_->missed_last = 0;
+    }
     shared_->changed.notify_all();
   }
   if (!last.joinable()) return;
@@ -76,29 +123,29 @@ void notifier::stop() {
   }
 }
 
-void notifier::tell(std::function<void()> news) {
+std::error_code notifier::start() noexcept {
   const base::mutex_lock held{shared_->mutex};
-  if (shared_->stopping) return;
-  if (shared_->queue.size() >= max_backlog) {
-    ++shared_->dropped;
-    return;
-  }
-  shared_->queue.push_back(std::move(news));
-  ++shared_->queued;
-  shared_->changed.notify_all();
-  if (!shared_->thread.joinable()) {
-    sigset_t all{};
-    sigset_t before{};
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    shared_->thread = std::thread([kept = shared_] { kept->run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+  return shared_->start(shared_);
 }
 
-std::uint64_t notifier::dropped() const {
+void notifier::tell(std::function<void()> news) noexcept {
   const base::mutex_lock held{shared_->mutex};
-  return shared_->dropped;
+  if (shared_->stopping || !shared_->push(std::move(news))) return;
+  shared_->changed.notify_all();
+  static_cast<void>(shared_->start(shared_));
+}
+
+void notifier::tell_observer(std::function<void()> event) noexcept {
+  const base::mutex_lock held{shared_->mutex};
+  if (shared_->stopping) return;
+  if (!event || !shared_->push(std::move(event))) ++shared_->missed_last;
+  shared_->changed.notify_all();
+  static_cast<void>(shared_->start(shared_));
+}
+
+bool notifier::on_its_thread() const {
+  const base::mutex_lock held{shared_->mutex};
+  return shared_->thread.get_id() == std::this_thread::get_id();
 }
 
 void notifier::flush() {

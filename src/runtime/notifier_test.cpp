@@ -4,10 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <latch>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace sallyport::runtime {
@@ -42,15 +46,72 @@ TEST(Notifier, RunsWhatIsQueuedBeforeItStops) {
   EXPECT_EQ(ran, 10);
 }
 
-TEST(Notifier, DropsAndCountsBeyondItsBound) {
+/// A notifier whose first news wait at a gate, so that the queue fills.
+struct blocked_notifier {
+  blocked_notifier() {
+    told.tell([this] {
+      inside.count_down();
+      gate.wait();
+    });
+    inside.wait();
+  }
+  void fill() {
+    for (std::size_t i = 0; i < notifier::max_backlog; ++i) told.tell_observer([this] { ++heard; });
+  }
+
+  std::latch inside{1};
   std::latch gate{1};  // outlives the thread that waits at it
-  notifier told;
-  told.tell([&] { gate.wait(); });
+  std::size_t heard = 0;
+  std::vector<std::pair<std::size_t, std::uint64_t>> gaps;  // after how many events, how many
+  notifier told{[this](std::uint64_t events) { gaps.emplace_back(heard, events); }};
+};
 
-  for (std::size_t i = 0; i < notifier::max_backlog + 100; ++i) told.tell([] {});
+TEST(Notifier, SaysInItsPlaceHowManyEventsItDroppedBeyondItsBound) {
+  blocked_notifier slow;
+  slow.fill();
 
-  EXPECT_GE(told.dropped(), 99U);
-  gate.count_down();
+  for (int i = 0; i < 100; ++i) slow.told.tell_observer([&] { ++slow.heard; });
+  slow.gate.count_down();
+  slow.told.flush();
+  slow.told.tell_observer([&] { ++slow.heard; });
+  slow.told.stop();
+
+  ASSERT_EQ(slow.gaps.size(), 1U);
+  EXPECT_EQ(slow.gaps[0], std::pair(notifier::max_backlog, std::uint64_t{100}));
+  EXPECT_EQ(slow.heard, notifier::max_backlog + 1);
+}
+
+TEST(Notifier, SaysWhatWasDroppedAlsoWhenNothingComesAfterIt) {
+  blocked_notifier slow;
+  slow.fill();
+
+  slow.told.tell_observer([&] { ++slow.heard; });
+  slow.gate.count_down();
+  slow.told.stop();
+
+  ASSERT_EQ(slow.gaps.size(), 1U);
+  EXPECT_EQ(slow.gaps[0], std::pair(notifier::max_backlog, std::uint64_t{1}));
+}
+
+TEST(Notifier, DoesNotCountNewsThatAreNoEvents) {
+  blocked_notifier slow;
+  slow.fill();
+
+  for (int i = 0; i < 100; ++i) slow.told.tell([] {});
+  slow.gate.count_down();
+  slow.told.stop();
+
+  EXPECT_TRUE(slow.gaps.empty());
+}
+
+TEST(Notifier, CountsAnEventThatCouldNotBeWrittenDown) {
+  std::uint64_t missed = 0;
+  notifier told{[&](std::uint64_t events) { missed += events; }};
+
+  told.tell_observer({});
+  told.stop();
+
+  EXPECT_EQ(missed, 1U);
 }
 
 TEST(Notifier, SurvivesACallbackThatThrows) {

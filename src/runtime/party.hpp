@@ -8,6 +8,7 @@
 #include "runtime/engine.hpp"
 #include "runtime/lease_record.hpp"
 #include "runtime/lock_spec.hpp"
+#include "runtime/lost_turns.hpp"
 #include "runtime/timer_queue.hpp"
 
 #include <array>
@@ -134,7 +135,8 @@ struct outbox {
   std::pmr::vector<renew_order> renewals{&arena};
   std::pmr::vector<renew_order> downgrades{&arena};
   std::pmr::vector<leave_order> leaves{&arena};
-  std::pmr::vector<std::function<void()>> news{&arena};
+  std::pmr::vector<std::function<void()>> news{&arena};  // for the observer
+  lost_turns lost;
   std::pmr::vector<party*> dead{&arena};
   std::pmr::vector<lane*> perhaps_idle{&arena};
   time_point wake = time_point::max();

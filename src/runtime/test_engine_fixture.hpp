@@ -24,6 +24,8 @@ class manual_environment final : public environment {
   [[nodiscard]] time_point now() const override { return now_; }
   void wake_at(time_point when) override { wake = std::min(wake, when); }
   void tell(std::function<void()> item) override { news.push_back(std::move(item)); }
+  void tell_observer(std::function<void()> event) override { news.push_back(std::move(event)); }
+  void tell_lost(lost_turns turns) noexcept override { lost.append(std::move(turns)); }
   [[nodiscard]] backend_api::holder_id new_holder_id() override { return {1, ++last_id_}; }
 
   void advance(duration by) { now_ += by; }
@@ -31,8 +33,19 @@ class manual_environment final : public environment {
     for (auto& item : std::exchange(news, {})) item();
   }
 
+  /// Fires the tokens of the turns that were lost; says how many there were.
+  int fire_losses() {
+    int fired = 0;
+    while (const auto turn = lost.pop()) {
+      turn->gone.request_stop();
+      ++fired;
+    }
+    return fired;
+  }
+
   time_point wake = time_point::max();
   std::vector<std::function<void()>> news;
+  lost_turns lost;
 
  private:
   time_point now_{1h};

@@ -3,10 +3,17 @@
 #include "base/random.hpp"
 #include <sallyport/lease_clock.hpp>
 
+#include <chrono>
 #include <span>
 #include <utility>
 
 namespace sallyport::runtime {
+namespace {
+
+/// A loss whose thread could not be started is tried again this often.
+constexpr duration loss_retry = std::chrono::milliseconds{100};
+
+}  // namespace
 
 time_point threads::now() const { return lease_clock::now(); }
 
@@ -17,6 +24,15 @@ backend_api::holder_id threads::new_holder_id() {
   }
   // An id is a capability: it does not stay behind in the block.
   return std::exchange(fresh_ids_[--ids_left_], backend_api::holder_id{});
+}
+
+void threads::tell_lost(lost_turns lost) noexcept {
+  // Whoever had a lease has the watchdog's thread already: it tries again.
+  if (!losses_.tell(std::move(lost))) watchdog_.wake_at(now() + loss_retry);
+}
+
+void threads::announce_losses() {
+  if (!losses_.start()) watchdog_.wake_at(now() + loss_retry);
 }
 
 }  // namespace sallyport::runtime

@@ -1,26 +1,36 @@
 #pragma once
 
 #include "runtime/environment.hpp"
+#include "runtime/loss_notifier.hpp"
 #include "runtime/notifier.hpp"
 #include "runtime/watchdog.hpp"
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
 namespace sallyport::runtime {
 
-/// The product's environment: the machine's lease clock, one watchdog thread, one notifier thread,
-/// the kernel's randomness. Both threads start when first needed.
+/// The product's environment: the machine's lease clock, a watchdog thread, a notifier thread, a
+/// thread that announces losses, the kernel's randomness. Each thread starts when first needed.
 class threads final : public environment {
  public:
-  /// `work` is what the watchdog calls: the engine's run_due().
-  explicit threads(std::function<void()> work) : watchdog_(std::move(work)) {}
+  /// `work` is what the watchdog calls: the engine's run_due(). `missed`: see notifier.
+  explicit threads(std::function<void()> work, std::function<void(std::uint64_t)> missed = {})
+      : notifier_(std::move(missed)), watchdog_([this, work = std::move(work)] {
+          work();
+          announce_losses();
+        }) {}
 
   [[nodiscard]] time_point now() const override;
   void wake_at(time_point when) override { watchdog_.wake_at(when); }
   void tell(std::function<void()> news) override { notifier_.tell(std::move(news)); }
+  void tell_observer(std::function<void()> event) override {
+    notifier_.tell_observer(std::move(event));
+  }
+  void tell_lost(lost_turns lost) noexcept override;
   /// REQUIRES: one caller at a time (the engine calls it under its mutex).
   [[nodiscard]] backend_api::holder_id new_holder_id() override;
 
@@ -32,15 +42,21 @@ class threads final : public environment {
   /// No timer is served after this returned.
   void stop_timers() { watchdog_.stop(); }
   /// No user code runs after this returned (unless called inside it).
-  void stop_news() { notifier_.stop(); }
+  void stop_news() {
+    losses_.stop();
+    notifier_.stop();
+  }
   [[nodiscard]] notifier& news() noexcept { return notifier_; }
 
  private:
+  void announce_losses();
+
   // Drawn from the kernel by the block: a system call for each would cost more than the rest of an
   // acquire.
   std::array<backend_api::holder_id, 32> fresh_ids_;
   std::size_t ids_left_ = 0;
   notifier notifier_;
+  loss_notifier losses_;
   watchdog watchdog_;
 };
 

@@ -1,12 +1,12 @@
 #include "runtime/watchdog.hpp"
 
 #include "base/check.hpp"
+#include "runtime/start_thread.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstdint>
 #include <poll.h>
 #include <pthread.h>
@@ -67,15 +67,17 @@ void watchdog::wake_at(time_point when) {
   setting.it_value.tv_sec = whole.count();
   setting.it_value.tv_nsec = (since_boot - whole).count();
   SALLYPORT_CHECK(timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &setting, nullptr) == 0);
-  if (!thread_.joinable()) {
-    // The library's threads leave signals to the program's own.
-    sigset_t all{};
-    sigset_t before{};
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+  if (const std::error_code problem = start_held()) throw std::system_error(problem);
+}
+
+std::error_code watchdog::start() noexcept {
+  const base::mutex_lock held{mutex_};
+  return start_held();
+}
+
+std::error_code watchdog::start_held() noexcept {
+  if (stopped_ || thread_.joinable()) return {};
+  return start_thread(thread_, [this] { run(); });
 }
 
 void watchdog::run() {

@@ -4,6 +4,7 @@
 #include "runtime/environment.hpp"
 
 #include <functional>
+#include <system_error>
 #include <thread>
 
 namespace sallyport::runtime {
@@ -25,13 +26,17 @@ class watchdog {
   /// Also calls `attend` whenever the descriptor is readable. REQUIRES: called at most once, before
   /// the first wake_at(); the descriptor outlives stop().
   void listen(int descriptor, std::function<void()> attend);
-  /// Starts the thread at the first call.
+  /// Sees to it that the thread runs. An error: the process may have no more threads; the next call
+  /// tries again.
+  [[nodiscard]] std::error_code start() noexcept;
+  /// Calls start(), and throws std::system_error where that fails.
   void wake_at(time_point when);
   /// Ends the thread; no work runs after this returned.
   void stop();
 
  private:
   void run();
+  [[nodiscard]] std::error_code start_held() noexcept SALLYPORT_REQUIRES(mutex_);
 
   const std::function<void()> work_;
   const int timer_fd_;

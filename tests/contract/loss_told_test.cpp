@@ -1,9 +1,15 @@
 #include "tests/contract/kit/contract_test.hpp"
 
 #include <atomic>
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <stop_token>
+#include <string>
 #include <thread>
+#include <vector>
 
 // Promise 5: a lease that can no longer be trusted says so, at its deadline at the latest, and for
 // ever.
@@ -158,6 +164,43 @@ TEST_F(LossTold, ABlockedCallbackDelaysNoRenewalOfOtherLeases) {
 
   EXPECT_TRUE(survived);
   EXPECT_GT(renewed.deadline(), deadline);
+}
+
+TEST_F(LossTold, ABlockedObserverHoldsUpNoLoss) {
+  struct blocked final : observer {
+    void acquired(const lock_event&) override {
+      inside.raise();
+      leave.wait();
+    }
+    signal_flag inside;
+    signal_flag leave;
+  };
+  const auto watcher = std::make_shared<blocked>();
+  client_options options;
+  options.watcher = watcher;
+  const auto client = open("watched", options);
+  constexpr int leases = 8;
+  std::list<mutex> locks;
+  std::vector<lease> held;
+  std::vector<std::stop_token> gone;
+  std::list<std::stop_callback<std::function<void()>>> callbacks;
+  std::atomic<int> called{0};
+  for (int i = 0; i < leases; ++i) {
+    locks.emplace_back(client, "door" + std::to_string(i), ending());
+    held.push_back(locks.back().acquire());
+    gone.push_back(held.back().lost());
+    callbacks.emplace_back(gone.back(), [&] { ++called; });
+  }
+  ASSERT_TRUE(watcher->inside.wait());
+
+  const bool fired = eventually([&] { return called == leases; });
+  watcher->leave.raise();
+
+  EXPECT_TRUE(fired);
+  for (int i = 0; i < leases; ++i) {
+    EXPECT_TRUE(gone[static_cast<std::size_t>(i)].stop_requested());
+    EXPECT_FALSE(held[static_cast<std::size_t>(i)].valid());
+  }
 }
 
 TEST_F(LossTold, CallbacksDoNotRunOnTheThreadOfTheUser) {
