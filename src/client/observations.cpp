@@ -3,6 +3,7 @@
 #include "client/client_state.hpp"
 
 #include <algorithm>
+#include <mutex>
 
 namespace sallyport::detail {
 namespace {
@@ -49,11 +50,21 @@ void observation_state::read() {
 }
 
 void observation_state::heard(const std::optional<leader_info>& leader) {
+  if (told_once_ && leader == last_) return;
   {
     const base::mutex_lock held{mutex_};
     if (ended_) return;
+    calling_ = true;
   }
-  if (told_once_ && leader == last_) return;
+  // Also when the callback throws: whoever ends the observation waits for this.
+  struct call_end {
+    ~call_end() {
+      const base::mutex_lock held{self.mutex_};
+      self.calling_ = false;
+      self.called_.notify_all();
+    }
+    observation_state& self;
+  } const over{*this};
   told_once_ = true;
   last_ = leader;
   tell_(leader);
@@ -66,7 +77,14 @@ void observation_state::end() {
     ended_ = true;
   }
   client_.observed().remove(*this);
-  client_.world().news().flush();
+  if (client_.world().news().on_its_thread()) return;
+  // For its own callback alone: another user's may wait for the very thread that is here.
+  callback last;  // what it captured dies here, not when the last news of it are dropped
+  const base::mutex_lock held{mutex_};
+  std::unique_lock<std::mutex> native{mutex_.native(), std::adopt_lock};
+  while (calling_) called_.wait(native);
+  native.release();
+  last.swap(tell_);
 }
 
 void observations::add(const std::shared_ptr<observation_state>& which) {

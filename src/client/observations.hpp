@@ -5,6 +5,7 @@
 #include <sallyport/lease_clock.hpp>
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,7 +28,7 @@ class observation_state : public std::enable_shared_from_this<observation_state>
   [[nodiscard]] const lock_name& name() const noexcept { return name_; }
   /// Reads the present leader and tells if it changed; at most one reading is under way.
   void read();
-  /// No callback begins after this returned, unless called inside one.
+  /// No callback runs after this returned, and it is destroyed; unless called inside it.
   void end();
 
  private:
@@ -35,11 +36,13 @@ class observation_state : public std::enable_shared_from_this<observation_state>
 
   client_state& client_;
   const lock_name name_;
-  const callback tell_;
+  callback tell_;  // constant until end()
   base::mutex mutex_;
   bool reading_ SALLYPORT_GUARDED_BY(mutex_) = false;
   bool again_ SALLYPORT_GUARDED_BY(mutex_) = false;
   bool ended_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  bool calling_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  std::condition_variable called_;
   // Only on the notifier's thread.
   bool told_once_ = false;
   std::optional<leader_info> last_;

@@ -1,9 +1,11 @@
 #include "tests/contract/kit/contract_test.hpp"
 
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -201,6 +203,41 @@ TEST_F(Election, AnObservationMayEndItself) {
   }
 
   EXPECT_TRUE(ended.wait());
+}
+
+TEST_F(Election, TheEndOfAnObservationWaitsForNobodyElsesCallback) {
+  if (!claimed()) return;
+  struct blocked final : observer {
+    void acquired(const lock_event&) override {
+      inside.raise();
+      leave.wait();
+    }
+    signal_flag inside;
+    signal_flag leave;
+  };
+  const auto watcher = std::make_shared<blocked>();
+  client_options options;
+  options.watcher = watcher;
+  const auto client = open("watched", options);
+  election watched{client, "leader", lasting()};
+  mutex door{client, "door", lasting()};
+  log_of_leaders heard;
+  std::optional<observation> observing =
+      watched.observe([&](const auto& leader) { heard.add(leader); });
+  ASSERT_TRUE(eventually([&] { return heard.last() == "-"; }));
+  const auto held = door.acquire();
+  ASSERT_TRUE(watcher->inside.wait());
+
+  signal_flag ended;
+  std::thread ending_it([&] {
+    observing.reset();
+    ended.raise();
+  });
+  const bool in_time = ended.wait();
+  watcher->leave.raise();
+  ending_it.join();
+
+  EXPECT_TRUE(in_time);
 }
 
 TEST_F(Election, ValuesUpToTheirBoundAreKeptByteByByte) {
