@@ -71,6 +71,8 @@ waiting:
   -n, --nonblock           do not wait: exit 75 if somebody else has it
   -w, --wait SECONDS       wait for at most so long (0.5, 90, 5m), then exit 75
   -E, --conflict-exit-code CODE   exit with CODE instead of 75
+      --store-wait DURATION   how long to wait for a store that is away (as long as -w, or 30s), then
+                           exit 69; not longer than -w in all, and not at all with -n
 
 the lock:
   -x, --exclusive          as the one writer among readers (-s)

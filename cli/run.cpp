@@ -20,6 +20,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <unistd.h>
 #include <utility>
 
@@ -46,9 +47,7 @@ class wish_teller final : public observer {
 };
 
 int not_acquired(const client& store, const run_options& options) {
-  const bool told = options.loud == loudness::verbose ||
-                    (options.loud == loudness::normal && ::isatty(STDERR_FILENO) == 1);
-  if (told) say_who_holds(store, options.name, "not acquired: ");
+  if (somebody_reads(options)) say_who_holds(store, options.name, "not acquired: ");
   return options.not_acquired_code;
 }
 
@@ -116,8 +115,11 @@ int run_command(std::span<char* const> arguments) {
       options.lease_length};  // forks: before the client, whose threads a fork would not take along
   client_options of_the_client{.label = options.label, .companion_pid = watcher.pid()};
   if (options.loud != loudness::quiet) of_the_client.watcher = std::make_shared<wish_teller>();
-  const client store = client::open(options.store, of_the_client);
-  waited outcome = wait_for_lock(store, options, source);
+  waiting_run way{options, source};
+  const std::optional<client> opened = way.open(std::move(of_the_client));
+  if (!opened) return exit_code::signal_base + way.signal().value_or(0);
+  const client& store = *opened;
+  waited outcome = way.acquire(store);
   if (outcome.signal) return exit_code::signal_base + *outcome.signal;
   if (!outcome.got) return not_acquired(store, options);
   say_acquired(outcome, options);

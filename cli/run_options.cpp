@@ -13,7 +13,7 @@
 namespace sallyport::cli {
 namespace {
 
-constexpr std::array<option_spec, 16> known_options{{
+constexpr std::array<option_spec, 17> known_options{{
     {'n', "nonblock", ""},
     {'w', "wait", "SECONDS"},
     {'E', "conflict-exit-code", "CODE"},
@@ -25,6 +25,7 @@ constexpr std::array<option_spec, 16> known_options{{
     {0, "grace", "DURATION"},
     {0, "label", "TEXT"},
     {0, "store", "URI"},
+    {0, "store-wait", "DURATION"},
     {'v', "verbose", ""},
     {'q', "quiet", ""},
     {'h', "help", ""},
@@ -72,6 +73,8 @@ void take(run_options& into, const option_spec& option, std::string_view value) 
     into.grace = duration("--grace", value);
   } else if (name == "label") {
     into.label = value;
+  } else if (name == "store-wait") {
+    into.store_wait = duration("--store-wait", value);
   } else if (name == "store") {
     into.store = value;
   } else if (name == "verbose") {
@@ -139,6 +142,12 @@ run_options read_run_options(std::span<char* const> arguments, std::string_view 
   }
   read.command.push_back(nullptr);
   return read;
+}
+
+std::chrono::milliseconds store_patience(const run_options& options) {
+  const auto longest = options.wait.value_or(std::chrono::milliseconds::max());
+  const auto wished = options.store_wait.value_or(options.wait.value_or(usual_store_wait));
+  return std::min(wished, longest);
 }
 
 std::chrono::milliseconds default_grace(std::chrono::milliseconds lease_length) {

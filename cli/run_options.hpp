@@ -27,6 +27,8 @@ struct run_options {
   wanted_lock wanted = wanted_lock::plain;
   std::uint32_t permits = 0;
   std::optional<std::chrono::milliseconds> wait;  ///< zero: one try; empty: as long as it takes
+  /// How long a store that is away is waited for; empty: as long as for the lock, or usual_store_wait.
+  std::optional<std::chrono::milliseconds> store_wait;
   int not_acquired_code;
   std::chrono::milliseconds lease_length{std::chrono::seconds{30}};
   bool fixed = false;
@@ -41,6 +43,12 @@ struct run_options {
 /// usage_error.
 [[nodiscard]] run_options read_run_options(std::span<char* const> arguments,
                                            std::string_view default_store);
+
+/// For a store that is away when no wait was given: most restarts and fail-overs are shorter.
+inline constexpr std::chrono::seconds usual_store_wait{30};
+
+/// How long a store that is away is waited for: not at all by who does not wait for the lock.
+[[nodiscard]] std::chrono::milliseconds store_patience(const run_options& options);
 
 /// How long before the deadline the command is asked to stop.
 [[nodiscard]] std::chrono::milliseconds default_grace(std::chrono::milliseconds lease_length);

@@ -92,6 +92,22 @@ TEST(RunOptions, RefuseWhatMakesNoSense) {
   EXPECT_NE(refusal({"a\nb", "--", "true"}).find("bad name"), std::string::npos);
 }
 
+TEST(RunOptions, WaitForTheStoreAsLongAsForTheLock) {
+  const auto patience = [](const words& given) {
+    return store_patience(read_run_options(given.span(), ""));
+  };
+
+  EXPECT_EQ(patience({"x", "true"}), std::chrono::seconds{30});
+  EXPECT_EQ(patience({"-w", "5", "x", "true"}), std::chrono::seconds{5});
+  EXPECT_EQ(patience({"-w", "5m", "x", "true"}), std::chrono::minutes{5});
+  EXPECT_EQ(patience({"-w", "60", "--store-wait", "5", "x", "true"}), std::chrono::seconds{5});
+  EXPECT_EQ(patience({"-w", "5", "--store-wait", "60", "x", "true"}), std::chrono::seconds{5});
+  EXPECT_EQ(patience({"--store-wait", "2m", "x", "true"}), std::chrono::minutes{2});
+  EXPECT_EQ(patience({"--store-wait", "0", "x", "true"}), milliseconds{0});
+  EXPECT_EQ(patience({"-n", "x", "true"}), milliseconds{0});
+  EXPECT_EQ(patience({"-n", "--store-wait", "60", "x", "true"}), milliseconds{0});
+}
+
 TEST(RunOptions, GiveASixthOfTheLeaseAsGrace) {
   EXPECT_EQ(default_grace(milliseconds{600}), milliseconds{100});
   EXPECT_EQ(default_grace(std::chrono::seconds{30}), std::chrono::seconds{5});

@@ -9,7 +9,10 @@
 #include <sallyport/semaphore.hpp>
 #include <sallyport/shared_mutex.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
+#include <poll.h>
 #include <unistd.h>
 #include <utility>
 
@@ -18,6 +21,19 @@ namespace {
 
 /// A name can change its kind between two looks; so often is not chance any more.
 constexpr int most_kind_changes = 16;
+
+/// Between two attempts to open a store that is away: doubles from the first to the longest.
+constexpr std::chrono::milliseconds first_pause{20};
+constexpr std::chrono::milliseconds longest_pause{1000};
+/// Longer waits never end.
+constexpr std::chrono::hours for_ever{24 * 365 * 50};
+/// What a store that was slow so far gets for the last question, whatever is left of the time: long enough that no
+/// answer means that the store hangs, and not that somebody else has the lock.
+constexpr std::chrono::milliseconds shortest_question{600};
+
+lease_clock::time_point after(lease_clock::time_point began, std::chrono::milliseconds span) {
+  return span < for_ever ? began + span : lease_clock::time_point::max();
+}
 
 /// One kind of lock, asked once or asked to wait.
 struct asked_lock {
@@ -137,30 +153,91 @@ void say_who_holds(const client& store, const std::string& name, std::string_vie
   }
 }
 
-waited wait_for_lock(const client& store, const run_options& options, const signals& source) {
-  const auto began = lease_clock::now();
-  contender who{store, options};
+bool somebody_reads(const run_options& options) {
+  return options.loud == loudness::verbose ||
+         (options.loud == loudness::normal && ::isatty(STDERR_FILENO) == 1);
+}
+
+waiting_run::waiting_run(const run_options& options, const signals& source)
+    : options_(options),
+      source_(source),
+      began_(lease_clock::now()),
+      until_(after(began_, options.wait.value_or(for_ever))),
+      store_until_(after(began_, store_patience(options))) {}
+
+bool waiting_run::worth_waiting(const lock_error& why) {
+  const bool away = why.code() == errc::unavailable || why.code() == errc::outcome_unknown;
+  const auto now = lease_clock::now();
+  if (!away || now >= store_until_) return false;
+  if (!std::exchange(told_, true) && somebody_reads(options_)) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(store_until_ - now);
+    say("waiting for the store, for at most " + to_text(left) + ": " + why.what());
+  }
+  return true;
+}
+
+bool waiting_run::pause(std::chrono::milliseconds span) {
+  const auto end = std::min(lease_clock::now() + span, store_until_);
+  for (auto now = lease_clock::now(); now < end; now = lease_clock::now()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now);
+    pollfd waiting{source_.descriptor(), POLLIN, 0};
+    if (::poll(&waiting, 1, static_cast<int>(left.count())) <= 0) continue;
+    while (const auto signal = source_.next()) {
+      if (!signals::cancels(*signal)) continue;
+      signal_ = signal;
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<client> waiting_run::open(client_options how) {
+  how.store_patience = store_patience(options_);
+  auto next_pause = first_pause;
+  for (;;) {
+    try {
+      return client::open(options_.store, how);
+    } catch (const lock_error& why) {
+      if (!worth_waiting(why)) throw;
+    }
+    if (!pause(next_pause)) return std::nullopt;
+    next_pause = std::min(2 * next_pause, longest_pause);
+  }
+}
+
+waited waiting_run::acquire(const client& store) {
+  contender who{store, options_};
   const auto finish = [&](std::optional<lease> got, std::optional<int> signal) {
-    return waited{std::move(got), signal, who.keep(), lease_clock::now() - began};
+    return waited{std::move(got), signal, who.keep(), lease_clock::now() - began_};
   };
 
-  // The usual case needs neither a place in the queue nor a thread that listens to signals.
-  auto got = who.ask(lease_clock::time_point::min(), {});
-  const bool only_once = options.wait && options.wait->count() == 0;
-  if (got || only_once) {
-    while (const auto signal = source.next()) {
-      if (signals::cancels(*signal)) return finish(std::nullopt, signal);
+  // The usual case needs neither a place in the queue nor a thread that listens to signals. But a
+  // store that hangs keeps a look for a request's time-out, which a short wait has not got.
+  const bool only_once = options_.wait && options_.wait->count() == 0;
+  if (only_once || until_ - lease_clock::now() > client_options{}.request_timeout) {
+    std::optional<lease> got;
+    try {
+      got = who.ask(lease_clock::time_point::min(), {});
+    } catch (const lock_error& why) {
+      if (only_once || !worth_waiting(why)) throw;
     }
-    return finish(std::move(got), std::nullopt);
+    if (got || only_once) {
+      while (const auto signal = source_.next()) {
+        if (signals::cancels(*signal)) return finish(std::nullopt, signal);
+      }
+      return finish(std::move(got), std::nullopt);
+    }
   }
 
-  const auto until = options.wait ? began + *options.wait : lease_clock::time_point::max();
-  const bool told = options.loud == loudness::verbose ||
-                    (options.loud == loudness::normal && ::isatty(STDERR_FILENO) == 1);
   std::function<void()> after_a_second;
-  if (told) after_a_second = [&] { say_who_holds(store, options.name, "waiting for "); };
-  interrupter listening{source, std::move(after_a_second)};
-  got = who.ask(until, listening.token());
+  if (somebody_reads(options_) && !told_) {
+    after_a_second = [&] { say_who_holds(store, options_.name, "waiting for "); };
+  }
+  interrupter listening{source_, std::move(after_a_second)};
+  const auto now = lease_clock::now();
+  const bool slow_store = now - began_ >= shortest_question;
+  auto got =
+      who.ask(slow_store ? std::max(until_, now + shortest_question) : until_, listening.token());
   const auto signal = listening.finish();
   if (signal) got.reset();
   return finish(std::move(got), signal);

@@ -72,7 +72,8 @@ class acquiring {
     return self().wait(lease_clock::time_point::min(), {}, error);
   }
 
-  /// One deadline covers every step inside.
+  /// One deadline covers every step inside. A store in trouble is an error also then, as is one that
+  /// has not answered at all (outcome_unknown) though it had half a second for it.
   template <class Rep, class Period>
   [[nodiscard]] std::optional<lease> try_acquire_for(const std::chrono::duration<Rep, Period>& wait,
                                                      std::stop_token stop = {}) {

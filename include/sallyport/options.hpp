@@ -45,8 +45,8 @@ struct client_options {
   double clock_drift = 0.01;
   /// How long one request to the store may take before its outcome counts as unknown.
   std::chrono::milliseconds request_timeout{std::chrono::seconds{2}};
-  /// How long a waiting acquire goes on while the store cannot be reached, before it fails with
-  /// unavailable.
+  /// How long a waiting acquire goes on while the store cannot be reached, also when it never was, before
+  /// it fails with unavailable.
   std::chrono::milliseconds store_patience{std::chrono::seconds{10}};
   /// How often a waiter re-reads its state when nothing is heard: the price of a lost notification.
   std::chrono::milliseconds heartbeat{std::chrono::seconds{1}};

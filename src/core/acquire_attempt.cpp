@@ -80,6 +80,7 @@ attempt_actions acquire_attempt::on_acquire_answered(const base::result<acquire_
   if (phase_ != phase::asking) return {};
   if (!answer) return fail_or_pause(answer.error(), now, draw);
 
+  heard_ = true;
   trouble_.reset();
   failures_ = 0;
   if (const auto* grant = std::get_if<granted>(&*answer)) {

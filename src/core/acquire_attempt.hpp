@@ -24,6 +24,9 @@ struct attempt_busy {};
 /// The attempt was given up and every answer is in; only what may be left in the store matters now.
 struct attempt_abandoned {};
 
+/// A store that takes longer than this to answer the first question hangs, or cannot be reached.
+inline constexpr duration slow_answer = std::chrono::milliseconds{500};
+
 using attempt_outcome = std::variant<attempt_won, attempt_busy, attempt_abandoned, base::failure>;
 
 /// What may be left in the store when an attempt ends, for the farewell that cleans it up.
@@ -81,6 +84,11 @@ class acquire_attempt {
   /// The trouble the store is in, if the last question failed: a wait that ends now ends with this,
   /// not with "held".
   [[nodiscard]] const std::optional<base::failure>& trouble() const noexcept { return trouble_; }
+  /// The store has never answered, and should have by now: a wait that ends now does not know whether
+  /// somebody else has it.
+  [[nodiscard]] bool unanswered(time_point now) const noexcept {
+    return phase_ == phase::asking && !heard_ && now - sent_at_ >= slow_answer;
+  }
   /// REQUIRES: finished.
   [[nodiscard]] leftovers remains() const noexcept;
   /// The acquire that is under way was sent then; its answer may come after the attempt was won by
@@ -115,6 +123,7 @@ class acquire_attempt {
   time_point proven_at_ =
       time_point::min();        // no grant of ours that was made earlier has lapsed unclaimed
   bool doubt_notices_ = false;  // one may tell of a grant that has lapsed
+  bool heard_ = false;          // the store has answered a question
   std::uint32_t permits_ = 1;   // semaphore: the stored N, as last heard
   // Came while a question was under way whose answer may not know of it yet; with the grant, if it
   // told.

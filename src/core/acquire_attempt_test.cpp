@@ -223,6 +223,16 @@ TEST_F(AcquireAttempt, IsBusyWhenSomebodyElseHasItAndItDoesNotWait) {
   EXPECT_EQ(machine_.remains().late_until, time_point::min());
 }
 
+TEST_F(AcquireAttempt, IsUnansweredUntilTheStoreHasSpokenOnce) {
+  start();
+
+  EXPECT_FALSE(machine_.unanswered(at(499ms)));
+  EXPECT_TRUE(machine_.unanswered(at(500ms)));
+  ASSERT_EQ(answered(still_waiting(), at(600ms)), "nothing");
+  ASSERT_EQ(timer(at(2s)), "ask");
+  EXPECT_FALSE(machine_.unanswered(at(4s))) << "it is in the queue, as far as anybody knows";
+}
+
 TEST_F(AcquireAttempt, PausesWhenTheStoreCannotBeReached) {
   start();
 

@@ -109,7 +109,13 @@ void engine::stop_waiting(acquire_waiter& caller, bool cancelled, outbox& out) {
   party* const who = caller.lane_ != nullptr ? caller.lane_->current : caller.solo_;
   if (who != nullptr && who->as_attempting() != nullptr && !cancelled) {
     // The store is in trouble: that, and not "somebody else has it", is why nothing was acquired.
-    if (const auto& trouble = who->as_attempting()->machine.trouble()) outcome = *trouble;
+    const core::acquire_attempt& asking = who->as_attempting()->machine;
+    if (const auto& trouble = asking.trouble()) {
+      outcome = *trouble;
+    } else if (asking.unanswered(out.now)) {
+      outcome = base::failure{make_error_code(errc::outcome_unknown),
+                              "the store did not answer before the wait ended"};
+    }
   }
   lane* const where = caller.lane_;
   party* const solo = caller.solo_;

@@ -179,6 +179,28 @@ TEST_F(EngineTest, ReportsTroubleAndNotHeldWhenTheStoreWasSilent) {
   EXPECT_EQ(me.error(), errc::unavailable);
 }
 
+TEST_F(EngineTest, ReportsUnknownAndNotHeldWhenTheStoreNeverAnswered) {
+  caller me;
+  machine.acquire(me, spec_of("a"), world.now() + 700ms);
+  static_cast<void>(store.take("acquire"));
+
+  pass(700ms);
+
+  ASSERT_TRUE(me.done());
+  EXPECT_EQ(me.error(), errc::outcome_unknown);
+}
+
+TEST_F(EngineTest, SaysNothingOfAStoreThatHadNoTimeToAnswer) {
+  caller me;
+  machine.acquire(me, spec_of("a"), world.now() + 20ms);
+  static_cast<void>(store.take("acquire"));
+
+  pass(20ms);
+
+  ASSERT_TRUE(me.done());
+  EXPECT_TRUE(std::holds_alternative<not_acquired>(me.outcome()));
+}
+
 TEST_F(EngineTest, WithdrawsAnUnknownAcquireUntilItsLeaseLengthHasPassed) {
   caller me;
   machine.acquire(me, spec_of("a"), time_point::min());

@@ -1,52 +1,15 @@
 """`sallyport init`: three real servers become the nodes of a quorum."""
 
-import socket
-import subprocess
 import unittest
 
-from kit import LIMIT, CliTest, wait_until
-
-# Debian's package redis-tools holds the server; the binary becomes what it is called.
-SERVER_BINARY = "/usr/bin/redis-check-rdb"
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-def answers(port):
-    try:
-        with socket.create_connection(("127.0.0.1", port), 1) as connection:
-            connection.sendall(b"PING\r\n")
-            return connection.recv(7) == b"+PONG\r\n"
-    except OSError:
-        return False
+from kit import CliTest, free_port
 
 
 class Init(CliTest):
     def setUp(self):
         super().setUp()
-        self.ports = [self.start_server(number) for number in range(3)]
+        self.ports = [self.redis_server().port for _ in range(3)]
         self.store = "redlock://" + ",".join(f"127.0.0.1:{port}" for port in self.ports)
-
-    def start_server(self, number):
-        folder = self.folder / f"node{number}"
-        folder.mkdir()
-        binary = folder / "redis-server"
-        binary.symlink_to(SERVER_BINARY)
-        port = free_port()
-        process = subprocess.Popen(
-            [str(binary), "--port", str(port), "--save", "", "--dir", str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        self.addCleanup(process.wait, LIMIT)
-        self.addCleanup(process.kill)
-        wait_until(lambda: answers(port), f"node {number} answers")
-        return port
 
     def test_makes_nodes_ready_that_were_refused_before(self):
         refused = self.sallyport("run", "--store", self.store, "x", "--", "true")

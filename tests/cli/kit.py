@@ -9,6 +9,7 @@ import os
 import pathlib
 import select
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -93,6 +94,48 @@ def find_guard(wrapper):
     return None
 
 
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+class RedisServer:
+    """A real server in a folder of its own; it can be stopped and started again."""
+
+    # Debian's package redis-tools holds the server; the binary becomes what it is called.
+    BINARY = "/usr/bin/redis-check-rdb"
+
+    def __init__(self, folder, *options):
+        self.folder = folder
+        self.options = options
+        self.port = free_port()
+        self.process = None
+        folder.mkdir()
+        (folder / "redis-server").symlink_to(self.BINARY)
+
+    def start(self):
+        command = [str(self.folder / "redis-server"), "--port", str(self.port), "--save", "", "--dir", str(self.folder)]
+        self.process = subprocess.Popen(
+            [*command, *self.options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_until(self.answers, f"the server at {self.port}")
+
+    def answers(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(7)[:1] in (b"+", b"-")  # or NOAUTH
+        except OSError:
+            return False
+
+    def stop(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(LIMIT)
+            self.process = None
+
+
 class CliTest(unittest.TestCase):
     """A folder of its own, and a store in it that no other test knows."""
 
@@ -125,6 +168,13 @@ class CliTest(unittest.TestCase):
             for stream in (process.stdin, process.stdout, process.stderr):
                 if stream:
                     stream.close()
+
+    def redis_server(self, *options, started=True):
+        server = RedisServer(self.folder / f"redis-{free_port()}", *options)
+        self.addCleanup(server.stop)
+        if started:
+            server.start()
+        return server
 
     def sallyport(self, *arguments, **options):
         """Runs to the end."""

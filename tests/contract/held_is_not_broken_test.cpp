@@ -53,6 +53,27 @@ TEST_F(HeldIsNotBroken, AStoreOutOfReachIsAnErrorNeverHeld) {
   EXPECT_EQ(error_of([&] { (void)client.who("door"); }), errc::unavailable);
 }
 
+TEST_F(HeldIsNotBroken, AStoreOutOfReachIsWaitedForByCallsThatWait) {
+  if (!store().unreachable_address) {
+    mutex reachable{open(), "door", lasting()};
+    EXPECT_TRUE(reachable.try_acquire_for(patience));
+    return;
+  }
+  client_options patient;
+  patient.store_patience = 1500ms;
+  const auto client = client::open(*store().unreachable_address, patient);
+  mutex lock{client, "door", lasting()};
+
+  // The very first connection fails, and the wait goes on.
+  auto began = lease_clock::now();
+  EXPECT_EQ(error_of([&] { (void)lock.acquire(); }), errc::unavailable);
+  EXPECT_GE(lease_clock::now() - began, 1500ms);
+  began = lease_clock::now();
+  const std::error_code error = error_of([&] { (void)lock.try_acquire_for(700ms); });
+  EXPECT_TRUE(error == errc::unavailable || error == errc::outcome_unknown) << error;
+  EXPECT_GE(lease_clock::now() - began, 700ms);
+}
+
 TEST_F(HeldIsNotBroken, AddressesThatNobodyServesAreRefusedAtOpen) {
   EXPECT_EQ(error_of([] { client::open("nosuchstore://127.0.0.1"); }), errc::unknown_scheme);
   EXPECT_EQ(error_of([] { client::open("no address at all"); }), errc::bad_uri);

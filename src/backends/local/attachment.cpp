@@ -162,7 +162,7 @@ base::result<attachment> attach(place where, const store_address& address) {
       ::openat(folder, "presence", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, where.file_mode));
   if (!presence.open()) {
     return tl::unexpected(
-        system_failure(errno, "write to the store's folder '" + where.path +
+        folder_failure(errno, "write to the store's folder '" + where.path +
                                   "' (make it writable, or name another place with local:/path)"));
   }
   ::fchmod(presence.number(), where.file_mode);

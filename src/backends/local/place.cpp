@@ -69,14 +69,14 @@ base::result<std::monostate> make_folder(const std::string& path, bool with_pare
       const std::string parent = path.substr(0, slash);
       if (::mkdir(parent.c_str(), 0700) != 0 && errno != EEXIST) {
         return tl::unexpected(
-            system_failure(errno, "make the folder '" + parent +
+            folder_failure(errno, "make the folder '" + parent +
                                       "' for the store (name another place with local:/path)"));
       }
     }
   }
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return tl::unexpected(
-        system_failure(errno, "make the folder '" + path +
+        folder_failure(errno, "make the folder '" + path +
                                   "' for the store (make it yourself, or name another place with "
                                   "local:/path)"));
   }
@@ -84,6 +84,23 @@ base::result<std::monostate> make_folder(const std::string& path, bool with_pare
 }
 
 }  // namespace
+
+base::failure folder_failure(int error, std::string_view what) {
+  base::failure why = system_failure(error, what);
+  switch (error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ENOENT:
+    case ENOTDIR:
+    case ENAMETOOLONG:
+      why.code = errc::store_refused;
+      break;
+    default:
+      break;
+  }
+  return why;
+}
 
 std::string_view network_file_system(std::uint64_t type) {
   switch (type) {
@@ -162,7 +179,7 @@ base::result<std::string> default_path() {
   const int error = ::getpwuid_r(user, &entry, room.data(), room.size(), &found);
   if (found == nullptr || entry.pw_dir == nullptr || entry.pw_dir[0] != '/') {
     return base::fail(
-        errc::unavailable,
+        errc::store_refused,
         "user " + std::to_string(user) + " has no home folder in the password file" +
             (error != 0 ? ": " + std::error_code(error, std::generic_category()).message()
                         : std::string{}) +
@@ -199,7 +216,7 @@ base::result<place> open_place(const std::string& path) {
                      "is a symbolic link or no folder; name the folder itself, so that nobody can "
                      "turn the link elsewhere");
     }
-    return tl::unexpected(system_failure(errno, "open the store's folder '" + found.path + "'"));
+    return tl::unexpected(folder_failure(errno, "open the store's folder '" + found.path + "'"));
   }
 
   struct stat about {};

@@ -28,6 +28,10 @@ struct store_address {
 /// unit, a shell) must not lead to another store.
 [[nodiscard]] base::result<std::string> default_path();
 
+/// As system_failure; but store_refused, which nobody waits for, where somebody has to change something
+/// first: a path that is not there, a folder that may not be written.
+[[nodiscard]] base::failure folder_failure(int error, std::string_view what);
+
 /// What a network file system of this type (statfs) is called; empty: it is none. Shared memory
 /// maps do not work across machines, nor does the kernel's word on processes.
 [[nodiscard]] std::string_view network_file_system(std::uint64_t type);
@@ -39,8 +43,8 @@ struct place {
   bool keeps_blocks = true;  ///< blocks that were allocated once can always be overwritten
 };
 /// Opens the folder, making it (0700) where it is missing. Fails with store_refused, naming the
-/// remedy, for a symbolic link, a folder of somebody else, a network file system; with unavailable
-/// when the system says no.
+/// remedy, for a symbolic link, a folder of somebody else, a network file system, a path that is not
+/// there or may not be used; with unavailable when the system has no more of something.
 [[nodiscard]] base::result<place> open_place(const std::string& path);
 
 }  // namespace sallyport::backends::local
