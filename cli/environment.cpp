@@ -1,5 +1,7 @@
 #include "cli/environment.hpp"
 
+#include "cli/public_address.hpp"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -20,31 +22,32 @@ bool is_one_of(const std::array<std::string_view, N>& names, std::string_view en
                      [&](std::string_view each) { return entry.starts_with(each); });
 }
 
+/// Whether an entry of an environment (NAME=value) sets one of these variables.
+bool sets_one_of(const std::vector<std::string>& variables, std::string_view entry) {
+  return std::any_of(variables.begin(), variables.end(), [&](const std::string& each) {
+    return !each.empty() && entry.starts_with(each) && entry.substr(each.size()).starts_with('=');
+  });
+}
+
 bool is_on_etcd(std::string_view store_uri) {
   return store_uri.starts_with("etcd:") || store_uri.starts_with("etcds:");
 }
 
 }  // namespace
 
-bool has_secrets(std::string_view store_uri) noexcept {
-  if (store_uri.find('?') != std::string_view::npos) return true;
-  const std::size_t slashes = store_uri.find("://");
-  if (slashes == std::string_view::npos) return false;
-  const std::string_view rest = store_uri.substr(slashes + 3);
-  return rest.substr(0, rest.find('/')).find('@') != std::string_view::npos;
-}
-
 std::vector<std::string> child_environment(const char* const* inherited, const lock_facts& facts) {
   std::vector<std::string> made;
   const bool on_etcd = is_on_etcd(facts.store);
+  const public_address store = public_address_of(facts.store);
   for (; inherited != nullptr && *inherited != nullptr; ++inherited) {
     const std::string_view entry = *inherited;
     const bool ours =
         is_one_of(our_variables, entry) || (on_etcd && is_one_of(variables_of_etcdctl, entry));
-    if (!ours) made.emplace_back(entry);
+    if (!ours && !sets_one_of(store.variables, entry)) made.emplace_back(entry);
   }
-  if (!facts.store.empty() && !has_secrets(facts.store)) {
-    made.push_back("SALLYPORT_STORE=" + facts.store);
+  if (!facts.store.empty()) {
+    made.push_back("SALLYPORT_STORE=" + std::string(store.incomplete ? withheld_scheme : "") +
+                   store.text);
   }
   made.push_back("SALLYPORT_LOCK=" + facts.name);
   if (facts.token) made.push_back("SALLYPORT_TOKEN=" + std::to_string(facts.token->value()));

@@ -51,11 +51,24 @@ TEST(ChildEnvironment, TellsTheDeadlineInSecondsSinceBoot) {
               ElementsAre("SALLYPORT_LOCK=x", "SALLYPORT_TOKEN=7", "SALLYPORT_DEADLINE=81234.056"));
 }
 
-TEST(ChildEnvironment, KeepsCredentialsOfTheStoreToItself) {
+TEST(ChildEnvironment, WithholdsAStoreThatNeedsASecret) {
   const std::array<const char*, 2> inherited{"SALLYPORT_STORE=redis://:pass@db/0", nullptr};
   const lock_facts facts{"x", std::nullopt, std::nullopt, "redis://:pass@db/0"};
 
-  EXPECT_THAT(child_environment(inherited.data(), facts), ElementsAre("SALLYPORT_LOCK=x"));
+  EXPECT_THAT(child_environment(inherited.data(), facts),
+              ElementsAre("SALLYPORT_STORE=withheld:redis://db/0", "SALLYPORT_LOCK=x"));
+}
+
+TEST(ChildEnvironment, RemovesTheVariablesThatTheAddressNames) {
+  const std::array<const char*, 7> inherited{
+      "LOCKPW=1", "LOCKPWS=kept", "SENTRY=2", "LOCKPW=3", "PGPASSWORD=kept", "LOCKP=kept", nullptr};
+  const lock_facts facts{
+      "x", std::nullopt, std::nullopt,
+      "redis+sentinel://s1/m?password_env=LOCK%50W&prefix=a&sentinel_password_env=SENTRY"};
+
+  EXPECT_THAT(child_environment(inherited.data(), facts),
+              ElementsAre("LOCKPWS=kept", "PGPASSWORD=kept", "LOCKP=kept",
+                          "SALLYPORT_STORE=withheld:" + facts.store, "SALLYPORT_LOCK=x"));
 }
 
 TEST(ChildEnvironment, SpeaksAsEtcdctlDoesOnEtcd) {
@@ -80,16 +93,6 @@ TEST(ChildEnvironment, LeavesWhatAnOuterEtcdctlSaidOnOtherStores) {
 
   EXPECT_THAT(child_environment(outer.data(), facts),
               ElementsAre("ETCD_LOCK_REV=1", "SALLYPORT_STORE=local:", "SALLYPORT_LOCK=x"));
-}
-
-TEST(StoreAddress, HasSecretsWithAUserOrParameters) {
-  EXPECT_TRUE(has_secrets("redis://user@db"));
-  EXPECT_TRUE(has_secrets("redis://user:pass@db/0"));
-  EXPECT_TRUE(has_secrets("postgres://db/x?password=1"));
-  EXPECT_FALSE(has_secrets("redis://db/0"));
-  EXPECT_FALSE(has_secrets("local:/home/a@b"));
-  EXPECT_FALSE(has_secrets("redis+unix:///run/a@b"));
-  EXPECT_FALSE(has_secrets(""));
 }
 
 }  // namespace

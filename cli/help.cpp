@@ -94,7 +94,8 @@ COMMAND sees:
   SALLYPORT_LOCK           NAME
   SALLYPORT_FENCE_LOCK     with a token: what fencing gates call the lock, the store's id and NAME
   SALLYPORT_DEADLINE       --fixed: the end of the lease in seconds since boot (cf. /proc/uptime)
-  SALLYPORT_STORE          the store, unless its address has a user or parameters
+  SALLYPORT_STORE          the store; 'withheld:...', which is refused, if its address needs a password
+                           (password_file is passed on, the variable of password_env is not)
   ETCD_LOCK_KEY, _REV      on etcd: what 'etcdctl lock' says, the holder's key and the token
 
 exit codes:

@@ -103,6 +103,14 @@ const backend_api::backend_descriptor& backend_for(std::string_view address) {
   if (colon == std::string_view::npos || colon == 0) {
     refuse(errc::bad_uri, "a store's address begins with its scheme, for example memory:");
   }
+  // What `sallyport run` gives to its command in place of an address that holds a secret.
+  if (address.starts_with("withheld:")) {
+    refuse(errc::bad_uri,
+           "the store's address (" + std::string(address.substr(9)) +
+               ") was withheld from this command by 'sallyport run', because it needs a "
+               "secret: name the store again (--store, SALLYPORT_STORE) with a "
+               "password_file that the command may read");
+  }
   const auto found = client_detail::find_backend(address.substr(0, colon));
   if (!found) throw_failure(found.error());
   return **found;
