@@ -256,10 +256,15 @@ void local_node::sweep() {
 std::vector<local_node::client_number> local_node::some_dead() {
   std::vector<notice> notices;
   const std::uint64_t draw = shared_.random();
-  const auto found = transact(now(), notices, [&](lock_rules& rules) {
-    return rules.dead_clients(draw, clients_at_a_time);
+  const auto some = transact(now(), notices, [&](lock_rules& rules) {
+    return rules.some_clients(draw, clients_at_a_time);
   });
-  return found ? *found : std::vector<client_number>{};
+  std::vector<client_number> found;
+  if (!some) return found;
+  for (const backends::local::listed_client& each : *some) {
+    if (dead(each.number)) found.push_back(each.number);
+  }
+  return found;
 }
 
 void local_node::distribute(const std::vector<notice>& notices, client_number self,

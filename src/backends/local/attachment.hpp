@@ -17,6 +17,29 @@ namespace sallyport::backends::local {
 /// for every open client. The files of another boot are never opened, only removed: after a power
 /// cut they may hold anything. A gate is put in place last, so what a killed process left half
 /// made is made again.
+///
+/// Record locks on two bytes of `presence` keep a store from being begun anew beside somebody:
+///
+/// | byte | shared (F_RDLCK) | exclusive (F_WRLCK) |
+/// |---|---|---|
+/// | attaching | who looks at the files and opens them; any number at a time | who makes or remakes them |
+/// | present | who is attached, for as long as it is | who removes and remakes the files |
+///
+/// 1. Files are made and remade only by who holds both bytes exclusively (the token file, which is
+///    never remade: the first). So nobody looks meanwhile, and nobody is attached.
+/// 2. Who looked and found all usable becomes present before it lets go of `attaching`. Between its
+///    look and its presence nobody can have held `attaching` exclusively, so the files that it
+///    opened are the ones in the folder. From then on nobody can be alone.
+/// 3. Who looked in vain lets go of everything and comes back for the exclusive turn, in which it
+///    looks again from the start: another may have made the store meanwhile. It is not present while
+///    it waits, so two who found the same damage are not in each other's way.
+/// 4. Whoever dies loses its locks in the same moment. What it was making has no gate yet, or has
+///    one and is whole. After a reboot nobody holds a lock, and the names are those of another boot.
+/// 5. The guess from the gate's presence, which decides what turn to ask for first, decides nothing
+///    else: a wrong one costs a look in vain, or an exclusive turn that finds all in order.
+///
+/// A crowd on a store that is there needs shared locks only and does not wait at all. Who has to wait
+/// pauses, up to 32 ms at a time; hundreds who wait leave the processor to the one they wait for.
 struct attachment {
   place where;
   descriptor presence;

@@ -206,9 +206,9 @@ TEST(LocalTokenMark, IsTheOldOrTheNewOneWhereverAWriteWasTorn) {
 TEST_F(LocalStoreFiles, ReserveTokensAcrossProcessesWithoutGoingBack) {
   ASSERT_NE(draw(), 0U);
   const descriptor place(::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  auto one = token_file::open(place.number(), 0600);
-  auto other = token_file::open(place.number(), 0600);
-  ASSERT_TRUE(one && other);
+  auto one = token_file::open(place.number());
+  auto other = token_file::open(place.number());
+  ASSERT_TRUE(one && *one && other && *other);
   std::uint64_t last = (*one)->mark().high_water;
   for (int i = 0; i < 10; ++i) {
     const auto reserved = (i % 3 == 0 ? *one : *other)->reserve(last);

@@ -9,6 +9,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <fcntl.h>
 #include <pthread.h>
@@ -29,18 +31,26 @@ struct gate_region {
   std::uint64_t time_namespace;
   std::uint64_t map_bytes;
   std::uint32_t write_map;
-  std::uint32_t region_bytes;  // differs between builds that cannot share a pthread_mutex_t
+  std::uint32_t shared_bytes;  // differs between builds that cannot share a pthread_mutex_t
   std::atomic<std::uint32_t> damaged;
-  std::atomic<std::int32_t> inside;  // the pid of who is inside; for messages only
+  std::atomic<std::int32_t> inside;  // the pid of who is inside, 0: nobody; for messages only
   pthread_mutex_t mutex;
+  // Zero where an older build made the file: what follows is for messages and tests.
+  std::atomic<std::uint64_t> passes;  // how often somebody went in
 };
 
 namespace {
 
 constexpr std::string_view magic = "sallyport-gate-1";
 constexpr std::size_t region_bytes = 4096;
+constexpr std::uint32_t shared_bytes = offsetof(gate_region, passes);
 static_assert(sizeof(gate_region) <= region_bytes);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// Where hundreds of processes want the two cores, one that was preempted inside may stand there for
+/// a while and is not to blame. Who was inside for all of a shorter wait is not named.
+constexpr duration long_inside = std::chrono::seconds{1};
 
 /// A turn takes about a microsecond: it is often worth waiting for it awake.
 constexpr int spins = 60;
@@ -105,7 +115,7 @@ base::result<std::unique_ptr<gate>> gate::make(int folder, const std::string& fi
   region->time_namespace = terms.machine.time_namespace;
   region->map_bytes = terms.map_bytes;
   region->write_map = terms.write_map ? 1 : 0;
-  region->region_bytes = sizeof(gate_region);
+  region->shared_bytes = shared_bytes;
   begin_mutex(region->mutex);
   // In place only when it is whole.
   if (::renameat(folder, draft.c_str(), folder, file.c_str()) != 0) {
@@ -132,7 +142,7 @@ gate::attached gate::attach(int folder, const std::string& file, const machine_i
   };
   agreement terms;
   if (std::string_view(region->magic.data(), magic.size()) != magic ||
-      region->region_bytes != sizeof(gate_region)) {
+      region->shared_bytes != shared_bytes) {
     return drop(finding::damaged);
   }
   region->boot_id.back() = '\0';
@@ -150,6 +160,31 @@ gate::attached gate::attach(int folder, const std::string& file, const machine_i
 
 gate::~gate() { ::munmap(region_, region_bytes); }
 
+gate::pass gate::current_pass() const noexcept {
+  const std::uint64_t number = region_->passes.load(std::memory_order_relaxed);
+  return {region_->inside.load(std::memory_order_relaxed), number};
+}
+
+bool gate::held_up() const {
+  const pass now = current_pass();
+  return now.pid != 0 && stopped(now.pid) && current_pass() == now;
+}
+
+base::failure gate::too_late(const pass& at_first, duration waited) const {
+  const pass now = current_pass();
+  const bool same = now.pid != 0 && now == at_first && waited >= long_inside;
+  if (same || held_up()) {
+    return {make_error_code(errc::unavailable),
+            "process " + describe_process(now.pid) +
+                " is inside the store and does not come out; continue it (kill -CONT) or end it"};
+  }
+  return {
+      make_error_code(errc::unavailable),
+      "many processes use the store at this moment, and the turn of this one did not come in " +
+          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()) +
+          " ms; nothing is wrong with the store, try again"};
+}
+
 base::result<std::monostate> gate::enter(time_point answer_by) {
   pthread_mutex_t& mutex = region_->mutex;
   int outcome = pthread_mutex_trylock(&mutex);
@@ -158,28 +193,27 @@ base::result<std::monostate> gate::enter(time_point answer_by) {
     outcome = pthread_mutex_trylock(&mutex);
   }
   if (outcome == EBUSY) {
-    const timespec until = base::monotonic_after(answer_by - lease_clock::now());
-    outcome = lock_until(mutex, until);
+    const pass at_first = current_pass();
+    const time_point began = lease_clock::now();
+    outcome = lock_until(mutex, base::monotonic_after(answer_by - began));
+    if (outcome == ETIMEDOUT) return tl::unexpected(too_late(at_first, lease_clock::now() - began));
   }
   if (outcome == EOWNERDEAD) {
     // What it was doing is undone: a transaction that was not committed never happened.
     outcome = pthread_mutex_consistent(&mutex);
   }
-  if (outcome == 0) {
-    region_->inside.store(self_, std::memory_order_relaxed);
-    return std::monostate{};
-  }
-  if (outcome == ETIMEDOUT) {
-    const auto blocker = region_->inside.load(std::memory_order_relaxed);
-    return base::fail(errc::unavailable,
-                      "process " + describe_process(blocker) +
-                          " is inside the store and does not come out; continue it (kill -CONT) "
-                          "or end it");
-  }
-  return tl::unexpected(system_failure(outcome, "enter the store"));
+  if (outcome != 0) return tl::unexpected(system_failure(outcome, "enter the store"));
+  // Only who is inside writes these, so a plain sum will do.
+  const std::uint64_t before = region_->passes.load(std::memory_order_relaxed);
+  region_->passes.store(before + 1, std::memory_order_relaxed);
+  region_->inside.store(self_, std::memory_order_relaxed);
+  return std::monostate{};
 }
 
-void gate::leave() noexcept { SALLYPORT_CHECK(pthread_mutex_unlock(&region_->mutex) == 0); }
+void gate::leave() noexcept {
+  region_->inside.store(0, std::memory_order_relaxed);
+  SALLYPORT_CHECK(pthread_mutex_unlock(&region_->mutex) == 0);
+}
 
 void gate::mark_damaged() noexcept { region_->damaged.store(1); }
 

@@ -17,8 +17,10 @@ namespace sallyport::backends::local {
 struct gate_region;
 
 /// A robust mutex in memory that all processes of the store share, with what they must agree on.
-/// A process that dies inside leaves the gate open to the next. One that is stopped inside keeps
-/// it shut: entering is therefore bounded in time, and the failure names the process.
+/// Who finds it shut sleeps in the kernel. A process that dies inside leaves the gate open to the
+/// next. One that is stopped inside keeps it shut: entering is therefore bounded in time, and the
+/// failure names that process. It names nobody who is merely slow in a crowd: only one that is
+/// stopped, or that has been inside, in the same pass, for the whole of a long wait.
 /// Thread safety: all members.
 class gate {
  public:
@@ -50,13 +52,25 @@ class gate {
   base::result<std::monostate> enter(time_point answer_by);
   /// REQUIRES: this thread is inside.
   void leave() noexcept;
+  /// Whether a process that is inside has been stopped: then waiting is of no use for now.
+  [[nodiscard]] bool held_up() const;
 
   [[nodiscard]] const agreement& terms() const noexcept { return terms_; }
   /// From now on nobody can attach; who is attached goes on, and finds out by itself.
   void mark_damaged() noexcept;
 
  private:
+  /// One pass of one process. No two passes are equal.
+  struct pass {
+    std::int32_t pid = 0;  ///< 0: nobody is inside
+    std::uint64_t number = 0;
+
+    friend bool operator==(const pass&, const pass&) = default;
+  };
+
   gate(gate_region* region, agreement terms) : region_(region), terms_(std::move(terms)) {}
+  [[nodiscard]] pass current_pass() const noexcept;
+  [[nodiscard]] base::failure too_late(const pass& at_first, duration waited) const;
 
   gate_region* const region_;
   const std::int32_t self_ = static_cast<std::int32_t>(::getpid());

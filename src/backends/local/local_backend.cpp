@@ -142,20 +142,20 @@ class local_client final : public backend_api::backend {
   void list(std::string_view prefix, std::string_view after, std::size_t limit,
             completion<std::vector<lock_info>> done) override {
     session_->ask(
-        soon(), [&](lock_rules& rules) { return rules.list(prefix, after, limit); },
+        patiently(), [&](lock_rules& rules) { return rules.list(prefix, after, limit); },
         [&](auto result) { done(std::move(result)); });
   }
 
   void who(const lock_name& name, completion<std::optional<lock_info>> done) override {
     session_->ask(
-        soon(), [&](lock_rules& rules) { return rules.who(name); },
+        patiently(), [&](lock_rules& rules) { return rules.who(name); },
         [&](auto result) { done(std::move(result)); });
   }
 
   void break_lock(const lock_name& name, fencing_token observed, backend_api::break_mode mode,
                   completion<std::monostate> done) override {
     session_->ask(
-        soon(), [&](lock_rules& rules) { return rules.break_lock(name, observed, mode); },
+        patiently(), [&](lock_rules& rules) { return rules.break_lock(name, observed, mode); },
         [&](auto result) { done(flat(std::move(result))); });
   }
 
@@ -171,7 +171,12 @@ class local_client final : public backend_api::backend {
 
  private:
   static time_point soon() {
-    return lease_clock::now() + local::local_store::housekeeping_patience;
+    return lease_clock::now() + local::local_store::patience_with_the_stopped;
+  }
+
+  /// For callers who wait for the answer, with nothing else to do.
+  static time_point patiently() {
+    return lease_clock::now() + local::local_store::patience_in_a_crowd;
   }
 
   /// Renewals and heartbeats come from the thread that also tells losses: behind a gate that does

@@ -4,11 +4,13 @@
 #include "base/random.hpp"
 #include <sallyport/error.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <fcntl.h>
 #include <map>
 #include <memory>
 #include <sys/stat.h>
@@ -52,6 +54,14 @@ store_registry& registry() {
   if (current.compare_exchange_strong(known, fresh)) return fresh->stores;
   delete fresh;
   return known->stores;
+}
+
+/// Whether all processes behind this client have ended. The second is asked only when it matters.
+bool ended(const client_record& who) {
+  const auto dead = [](const process_identity& one) {
+    return watched_process(one).state() == process_state::dead;
+  };
+  return dead(who.process) && dead(who.companion);
 }
 
 std::string host_name() {
@@ -155,6 +165,12 @@ void local_store::sweep_everything(std::chrono::milliseconds patience) {
   } while (!after.empty());
 }
 
+void local_store::forget_peer(client_number who) {
+  const base::mutex_lock lock(mutex_);
+  peers_.erase(who);
+  out_.forget(who);
+}
+
 void local_store::bury(client_number who, std::chrono::milliseconds patience) {
   // The pipe goes first: nothing else would lead to it once the record is gone.
   ::unlinkat(folder(), inbox_name(who).c_str(), 0);
@@ -163,26 +179,49 @@ void local_store::bury(client_number who, std::chrono::milliseconds patience) {
   // middle of this loses nothing.
   const auto first = transact(lease_clock::now() + patience, 0, nobody,
                               [&](lock_rules& rules) { return rules.remove_client(who); });
-  {
-    const base::mutex_lock lock(mutex_);
-    peers_.erase(who);
-    out_.forget(who);
-  }
+  forget_peer(who);
   if (!first || !*first) return;
   sweep_everything(patience);
 }
 
-void local_store::bury_some() {
+void local_store::peer_ended(client_number who) {
+  // The pipe is the first thing that goes when a client closes or is buried. Without it there is
+  // nothing to do, in a crowd the usual case, or somebody does it.
+  if (::faccessat(folder(), inbox_name(who).c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+    forget_peer(who);
+    return;
+  }
+  bury(who, burial_patience);
+}
+
+base::result<client_number> local_store::add_client(const client_record& who,
+                                                    std::string_view label) {
   std::vector<notice> nobody;
-  std::vector<client_number> dead_ones;
+  std::vector<listed_client> others;
   const std::uint64_t draw = base::kernel_seed();
-  const auto looked =
-      transact(lease_clock::now() + housekeeping_patience, 0, nobody, [&](lock_rules& rules) {
-        dead_ones = rules.dead_clients(draw, clients_at_a_time);
-        return true;
+  auto number =
+      transact(lease_clock::now() + patience_in_a_crowd, 0, nobody, [&](lock_rules& rules) {
+        others = rules.some_clients(draw, clients_at_a_time);
+        return rules.add_client(who, label);
       });
-  if (!looked) return;
-  for (const client_number each : dead_ones) bury(each, housekeeping_patience);
+  if (!number) return number;
+  // Outside the gate: the kernel takes its time to tell of processes.
+  for (const listed_client& each : others) {
+    if (ended(each.record)) bury(each.number, burial_patience);
+  }
+  return number;
+}
+
+void local_store::remove_client(client_number who) {
+  const time_point until = lease_clock::now() + patience_in_a_crowd;
+  for (;;) {
+    std::vector<notice> nobody;
+    const auto removed =
+        transact(std::min(until, lease_clock::now() + patience_with_the_stopped), 0, nobody,
+                 [&](lock_rules& rules) { return rules.remove_client(who); });
+    if (removed || removed.error().code != errc::unavailable) return;
+    if (lease_clock::now() >= until || held_.way_in->held_up()) return;
+  }
 }
 
 }  // namespace sallyport::backends::local

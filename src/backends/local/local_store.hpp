@@ -62,11 +62,17 @@ class local_store final : public liveness {
 
   /// The client's processes; null: the client is gone.
   std::shared_ptr<const peer> find_peer(client_number who) SALLYPORT_EXCLUDES(mutex_);
+  /// Puts a client on record. Then looks at a few others and buries the dead among them: those whom
+  /// nobody waits for. That is housekeeping: what cannot be done shortly is left to the next.
+  base::result<client_number> add_client(const client_record& who, std::string_view label)
+      SALLYPORT_EXCLUDES(mutex_);
+  /// Takes a client without contenders off the record.
+  void remove_client(client_number who);
   /// Removes what a client left that has died or was closed, whoever noticed. Whom it could not
   /// bury in time, a later client buries when it opens.
   void bury(client_number who, std::chrono::milliseconds patience) SALLYPORT_EXCLUDES(mutex_);
-  /// Looks at a few clients and buries the dead: those whom nobody waits for.
-  void bury_some() SALLYPORT_EXCLUDES(mutex_);
+  /// The processes of this client have ended: buries it, unless it had closed before.
+  void peer_ended(client_number who) SALLYPORT_EXCLUDES(mutex_);
 
   [[nodiscard]] int folder() const noexcept { return held_.where.folder.number(); }
   [[nodiscard]] mode_t file_mode() const noexcept { return held_.where.file_mode; }
@@ -77,8 +83,13 @@ class local_store final : public liveness {
   // liveness; called inside the gate
   bool dead(client_number who, table& inside) override SALLYPORT_EXCLUDES(mutex_);
 
-  /// How long housekeeping waits for its turn.
-  static constexpr std::chrono::seconds housekeeping_patience{2};
+  /// How long a caller waits for its turn when nothing else bounds it. In a crowd of a thousand
+  /// processes on two cores a turn may take seconds to come.
+  static constexpr std::chrono::seconds patience_in_a_crowd{10};
+  /// The same where waiting is of no use while a stopped process is inside.
+  static constexpr std::chrono::seconds patience_with_the_stopped{2};
+  /// How long housekeeping waits for its turn: the dead can wait longer than the living.
+  static constexpr std::chrono::milliseconds burial_patience{20};
 
  private:
   /// Each costs a descriptor or two, of which the program may have few.
@@ -96,6 +107,7 @@ class local_store final : public liveness {
   void distribute(std::vector<notice>& all, client_number self, std::vector<notice>& own)
       SALLYPORT_EXCLUDES(mutex_);
   void sweep_everything(std::chrono::milliseconds patience);
+  void forget_peer(client_number who) SALLYPORT_EXCLUDES(mutex_);
 
   attachment held_;
   const std::string host_;
@@ -143,7 +155,7 @@ auto local_store::transact(time_point answer_by, client_number self, std::vector
   auto answer = transact_once(answer_by, notices, out_of_room, operate);
   if (!answer && out_of_room) {
     // Perhaps the room is taken by the dead.
-    sweep_everything(housekeeping_patience);
+    sweep_everything(patience_with_the_stopped);
     notices.clear();
     answer = transact_once(answer_by, notices, out_of_room, operate);
   }

@@ -125,22 +125,23 @@ bool lock_rules::remove_client(client_number who) {
   return true;
 }
 
-std::vector<client_number> lock_rules::dead_clients(std::uint64_t random, std::size_t limit) {
-  std::vector<client_number> found;
-  client_number next = random % (meta().last_number + 1);
+std::vector<listed_client> lock_rules::some_clients(std::uint64_t random, std::size_t limit) {
+  std::vector<listed_client> found;
+  const client_number first = random % (meta().last_number + 1);
+  client_number next = first;
   bool from_the_start = false;
-  for (std::size_t looked = 0; looked < limit; ++looked) {
-    auto at = world_.records.at_or_after(record_key::client(next));
-    if ((!at || !at->key.starts_with('C')) && !std::exchange(from_the_start, true)) {
-      at = world_.records.at_or_after(record_key::client(0));
+  while (found.size() < limit) {
+    const auto at = world_.records.at_or_after(record_key::client(next));
+    if (!at || !at->key.starts_with('C')) {
+      if (std::exchange(from_the_start, true)) break;
+      next = 0;
+      continue;
     }
-    if (!at || !at->key.starts_with('C')) break;
     const client_number one = number_of(at->key);
-    if (world_.kernel.dead(one, world_.records)) found.push_back(one);
+    if (from_the_start && one >= first) break;
+    if (const auto record = read_record<client_record>(at->value)) found.push_back({one, *record});
     next = one + 1;
   }
-  std::ranges::sort(found);
-  found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }
 

@@ -72,6 +72,12 @@ struct placed {
   std::vector<client_number> in_the_way{};
 };
 
+/// One client of the store, as it stands on record.
+struct listed_client {
+  client_number number = 0;
+  client_record record;
+};
+
 /// One transaction. Every operation first settles its name: what has lapsed goes, and the queue is
 /// served: while its head is compatible with the holders it becomes one, provisionally, for its
 /// claim window.
@@ -134,8 +140,9 @@ class lock_rules {
   /// those whom the dead may not have told any more; returns the last name it looked at, empty when
   /// there are no more.
   std::string sweep(std::string_view after, std::size_t limit);
-  /// Looks at `limit` clients, beginning at a random place, and returns the dead among them.
-  std::vector<client_number> dead_clients(std::uint64_t random, std::size_t limit);
+  /// Up to `limit` clients, beginning at a random place: for who looks for the dead among them. That
+  /// is asked of the kernel afterwards, outside: the dead do not come back.
+  std::vector<listed_client> some_clients(std::uint64_t random, std::size_t limit);
 
   /// Writes back what the operations left in hand.
   void finish();

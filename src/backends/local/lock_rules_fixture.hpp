@@ -171,7 +171,14 @@ class hand_driven_rules {
     return there;
   }
   std::vector<client_number> dead_clients(std::uint64_t random, std::size_t limit) {
-    return *transact([&](lock_rules& rules) { return rules.dead_clients(random, limit); });
+    std::vector<client_number> found;
+    const auto some =
+        *transact([&](lock_rules& rules) { return rules.some_clients(random, limit); });
+    for (const listed_client& each : some) {
+      if (kernel.dead_ones.contains(each.number)) found.push_back(each.number);
+    }
+    std::ranges::sort(found);
+    return found;
   }
 
   template <class Operate>

@@ -89,6 +89,12 @@ process_state watched_process::state() const noexcept {
   return ::poll(&wait, 1, 0) > 0 ? process_state::dead : process_state::alive;
 }
 
+bool stopped(std::int64_t pid) {
+  const std::string stat = read_small_file(process_file(pid, "stat"));
+  const std::string_view state = stat_word(stat, state_word);
+  return state == "T" || state == "t";
+}
+
 std::string describe_process(std::int64_t pid) {
   std::string name = read_small_file(process_file(pid, "comm"));
   while (!name.empty() && name.back() == '\n') name.pop_back();

@@ -32,6 +32,9 @@ class watched_process {
   process_state without_handle_ = process_state::dead;
 };
 
+/// Whether the process stands still until somebody continues it (SIGSTOP, a debugger).
+[[nodiscard]] bool stopped(std::int64_t pid);
+
 /// For messages: "1234 (backup, stopped)".
 [[nodiscard]] std::string describe_process(std::int64_t pid);
 

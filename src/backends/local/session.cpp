@@ -33,8 +33,6 @@ int control(int set, int operation, int member, std::uint32_t events, std::uint6
 /// do, a few save calls.
 constexpr std::size_t events_at_a_time = 16;
 
-constexpr std::chrono::milliseconds burial_patience{20};
-
 timespec time_until(time_point deadline) {
   constexpr duration longest = std::chrono::hours{1};
   const time_point now = lease_clock::now();
@@ -71,22 +69,17 @@ base::result<std::shared_ptr<session>> session::open(std::shared_ptr<local_store
         system_failure(attention.error().code.value(), "open a client of the store"));
   }
 
-  store->bury_some();
-  const auto soon = lease_clock::now() + local_store::housekeeping_patience;
-  std::vector<notice> nobody;
-  const auto number = store->transact(soon, 0, nobody, [&](lock_rules& rules) {
-    return rules.add_client(who, request.owner.label);
-  });
+  const auto number = store->add_client(who, request.owner.label);
   if (!number) return tl::unexpected(number.error());
   auto mail = inbox::make(store->folder(), *number, store->file_mode());
   if (!mail) {
-    store->bury(*number, local_store::housekeeping_patience);
+    store->remove_client(*number);
     return tl::unexpected(mail.error());
   }
   const int all = everything.number();
   if (control(all, EPOLL_CTL_ADD, mail->descriptor_number(), EPOLLIN, mail_event) != 0 ||
       control(all, EPOLL_CTL_ADD, bell.number(), EPOLLIN, bell_event) != 0) {
-    store->bury(*number, local_store::housekeeping_patience);
+    store->remove_client(*number);
     return tl::unexpected(system_failure(errno, "open a client of the store"));
   }
   return std::make_shared<session>(std::move(store), request.listener, *number, std::move(*mail),
@@ -211,7 +204,7 @@ bool session::hear(time_point deadline) {
   if (!understood) listener_.reconnected();
   // The waiter is in already; what else the dead left can wait. The watchdog cannot: it has losses to
   // tell.
-  for (const client_number each : died) store->bury(each, burial_patience);
+  for (const client_number each : died) store->peer_ended(each);
   return true;
 }
 
@@ -238,12 +231,9 @@ void session::close() {
   // Before the record: a pipe without one would stay for ever if this process died in between.
   mail_.reset();
   if (something_left) {
-    store_->bury(self_, local_store::housekeeping_patience);
+    store_->bury(self_, local_store::patience_with_the_stopped);
   } else {
-    std::vector<notice> nobody;
-    static_cast<void>(
-        store_->transact(lease_clock::now() + local_store::housekeeping_patience, 0, nobody,
-                         [&](lock_rules& rules) { return rules.remove_client(self_); }));
+    store_->remove_client(self_);
   }
   store_.reset();
 }

@@ -114,16 +114,20 @@ std::optional<token_mark> read_marks(std::span<const std::byte> file) {
   return newest;
 }
 
-base::result<std::unique_ptr<token_file>> token_file::open(int folder, mode_t mode) {
+base::result<std::unique_ptr<token_file>> token_file::open(int folder) {
   descriptor file(::openat(folder, file_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-  if (!file.open() && errno == ENOENT) {
-    if (auto made = make_file(folder, mode); !made) return tl::unexpected(made.error());
-    file = descriptor(::openat(folder, file_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-  }
+  if (!file.open() && errno == ENOENT) return nullptr;
   if (!file.open()) return tl::unexpected(system_failure(errno, "open the store's token file"));
   const auto mark = read_file(file.number());
   if (!mark) return tl::unexpected(mark.error());
   return std::unique_ptr<token_file>(new token_file(std::move(file), *mark));
+}
+
+base::result<std::unique_ptr<token_file>> token_file::make(int folder, mode_t mode) {
+  if (auto made = make_file(folder, mode); !made) return tl::unexpected(made.error());
+  auto file = open(folder);
+  if (file && !*file) return tl::unexpected(system_failure(ENOENT, "open the store's token file"));
+  return file;
 }
 
 base::result<std::monostate> token_file::refresh() {

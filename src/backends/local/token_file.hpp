@@ -45,10 +45,12 @@ class token_file final : public token_reserve {
   /// How many tokens one write to the disk reserves.
   static constexpr std::uint64_t block = std::uint64_t{1} << 20U;
 
-  /// Opens the file in this folder, or makes it (durably, all or nothing) where there is none.
-  /// Fails with store_refused when no record in it is good.
-  /// REQUIRES: no other process does so at the same time.
-  static base::result<std::unique_ptr<token_file>> open(int folder, mode_t mode);
+  /// Opens the file in this folder; null: there is none. Fails with store_refused when no record in
+  /// it is good.
+  static base::result<std::unique_ptr<token_file>> open(int folder);
+  /// Makes it, durably, all or nothing, and opens it.
+  /// REQUIRES: there is none, and no other process is in this call.
+  static base::result<std::unique_ptr<token_file>> make(int folder, mode_t mode);
 
   [[nodiscard]] const token_mark& mark() const noexcept { return mark_; }
   /// Reads again what another process may have written.
