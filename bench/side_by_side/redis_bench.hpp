@@ -63,7 +63,4 @@ class raw_connection {
 /// time of such a pair, in microseconds.
 [[nodiscard]] double set_and_delete_pair(kit::redis_server& server, seconds time);
 
-/// How many commands the server has executed, those inside of scripts apart.
-[[nodiscard]] double commands_of_clients(kit::redis_probe& probe);
-
 }  // namespace sallyport::bench

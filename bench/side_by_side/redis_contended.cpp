@@ -3,6 +3,7 @@
 #include "bench/side_by_side/process_group.hpp"
 #include "bench/side_by_side/programs.hpp"
 #include "bench/side_by_side/redis_bench.hpp"
+#include "tests/kit/redis_commands.hpp"
 #include <sallyport/client.hpp>
 #include <sallyport/mutex.hpp>
 
@@ -25,24 +26,10 @@
 /// One lock that many want, beside PING.
 namespace sallyport::bench {
 
-double commands_of_clients(kit::redis_probe& probe) {
-  // cmdstat_NAME:calls=N,usec=...; what a script calls is counted under its own name, so only the
-  // commands that clients send to this server are summed up.
-  const std::string all = probe.expect({"INFO", "commandstats"}).text;
-  double sum = 0;
-  for (const std::string_view name : {"eval", "evalsha", "subscribe", "ping", "script|load",
-                                      "client|setname", "auth", "select"}) {
-    const std::string key = "cmdstat_" + std::string(name) + ":calls=";
-    if (const auto at = all.find(key); at != std::string::npos) {
-      sum += std::stod(all.substr(at + key.size(), 20));
-    }
-  }
-  return sum;
-}
-
 namespace {
 
 using namespace std::chrono_literals;
+using kit::commands_of_clients;
 
 constexpr double rate_bar = 1 / 0.25;
 constexpr double latency_bar = 3.5;
@@ -188,12 +175,12 @@ std::vector<double> crowd_of(int waiters, seconds time) {
   auto probe = server->probe();
   std::vector<std::uint64_t> before;
   for (int i = 0; i < waiters; ++i) before.push_back(board->turns[static_cast<std::size_t>(i)]);
-  const double commands_before = commands_of_clients(probe);
+  const std::uint64_t commands_before = commands_of_clients(probe);
   const std::uint64_t turns_before = turns();
   // Long enough for every waiter to have some turns.
   std::this_thread::sleep_for(
       std::max<seconds>(time, std::chrono::duration<double>(waiters * 0.02)));
-  const double commands = commands_of_clients(probe) - commands_before;
+  const auto commands = static_cast<double>(commands_of_clients(probe) - commands_before);
   const auto handoffs = static_cast<double>(turns() - turns_before);
   std::uint64_t most = 0;
   std::uint64_t fewest = ~std::uint64_t{0};
@@ -242,10 +229,10 @@ std::vector<double> idle_waiters(seconds time) {
     return probe.expect({"EVAL", "return #redis.call('KEYS', '*\1queue')", "0"}).integer;
   };
   for (int tries = 0; queued() < waiters && tries < 500; ++tries) std::this_thread::sleep_for(20ms);
-  const double before = commands_of_clients(probe);
+  const std::uint64_t before = commands_of_clients(probe);
   const auto began = stopwatch::now();
   std::this_thread::sleep_for(std::max<seconds>(time, 5s));
-  const double commands = commands_of_clients(probe) - before;
+  const auto commands = static_cast<double>(commands_of_clients(probe) - before);
   const seconds passed = stopwatch::now() - began;
   enough.request_stop();
   threads.clear();

@@ -11,7 +11,7 @@ namespace {
 
 /// One binary is server, sentinel and checker; it becomes what it is called. This name of it is in
 /// the package that brings no service along.
-constexpr const char* program = "/usr/bin/redis-check-rdb";
+constexpr const char* server_program = "/usr/bin/redis-check-rdb";
 
 constexpr const char* probe_user = "kit-probe";
 constexpr const char* probe_password = "kit-probe-password";
@@ -122,7 +122,7 @@ std::vector<std::string> redis_server::users_lines() const {
 
 void redis_server::start() {
   if (running()) throw kit_error("redis-server runs already");
-  child_options child{.program = program,
+  child_options child{.program = server_program,
                       .called_as = options_.sentinel ? "redis-sentinel" : "redis-server",
                       .arguments = {(folder_.path() / "redis.conf").string()},
                       .environment = {},

@@ -59,33 +59,6 @@ TEST_F(Costs, OfARenewalAreOneCall) {
   EXPECT_LE(calls, 5U + 2U) << "one may be under way at either end";
 }
 
-TEST_F(Costs, OfAHandOffAreTwoCallsForThoseWhoLeaveAtOnce) {
-  // Each asks once and stands in line, is told, and leaves: no claim, no second question.
-  const auto first = open(server_.port(), {.label = "first"});
-  const auto second = open(server_.port(), {.label = "second"});
-  mutex held_lock{first, "door", lasting()};
-  mutex wanted_lock{second, "door", lasting()};
-  {  // the channels are open from now on
-    auto held = held_lock.acquire();
-    waiter next(wanted_lock);
-    ASSERT_TRUE(waiters_become(server_, "door", 1));
-    held.release();
-    ASSERT_TRUE(next.get());
-  }
-  auto held = held_lock.acquire();
-  const auto calls = calls_in([&] {
-    waiter next(wanted_lock);
-    ASSERT_TRUE(waiters_become(server_, "door", 1));
-    held.release();
-    auto got = next.get();
-    ASSERT_TRUE(got);
-    got->release();
-  });
-  // Stand in line, the holder's leave, our leave; a claim when the machine was slow (20 ms).
-  EXPECT_GE(calls, 3U);
-  EXPECT_LE(calls, 4U);
-}
-
 TEST_F(Costs, OfWaitingAreOneCallAHeartbeat) {
   mutex held_lock{open(server_.port()), "door", lasting()};
   auto held = held_lock.acquire();

@@ -2,6 +2,7 @@
 
 #include "tests/contract/kit/waiting.hpp"
 #include "tests/kit/live_client.hpp"
+#include "tests/kit/redis_commands.hpp"
 #include "tests/kit/redis_leftovers.hpp"
 #include "tests/kit/redis_server.hpp"
 #include <sallyport/sallyport.hpp>
@@ -67,10 +68,8 @@ inline testing::AssertionResult nothing_is_left(const redis_server& server) {
 
 /// How often a command was called; also scripts call commands.
 inline std::uint64_t calls_of(const redis_server& server, const std::string& command) {
-  const std::string stats = server.command({"INFO", "commandstats"}).text;
-  const std::string line = "cmdstat_" + command + ":calls=";
-  const auto at = stats.find(line);
-  return at == std::string::npos ? 0 : std::stoull(stats.substr(at + line.size()));
+  auto probe = server.probe();
+  return kit::calls_of(probe, command);
 }
 
 }  // namespace sallyport::redis_live
