@@ -17,22 +17,18 @@ time_point on_renewal_grid(time_point when, duration lease_length) {
 }  // namespace
 
 lease_keeper::lease_keeper(const timing& times, const confirmation& first, time_point now)
-    : lease_length_(times.lease_length),
-      claim_window_(times.claim_window),
-      claim_delay_(times.claim_delay),
-      margin_(times.margin),
-      renew_(times.renew) {
+    : times_(&times) {
   accept(first, now);
 }
 
 void lease_keeper::accept(const confirmation& proof, time_point now) noexcept {
   const time_point from =
       base::planted(base::defect::deadline_from_reply) ? now : proof.counted_from;
-  deadline_ = std::max(deadline_, from + proof.span - margin_);
+  deadline_ = std::max(deadline_, from + proof.span - times_->margin);
   // Never at once, however little the store confirms: a renewal that is due when it is answered
   // would go round for ever.
   renew_at_ =
-      std::max(from + proof.span / 6, on_renewal_grid(from + proof.span / 3, lease_length_));
+      std::max(from + proof.span / 6, on_renewal_grid(from + proof.span / 3, times_->lease_length));
   suspect_at_ = from + proof.span / 3 * 2;
   provisional_ = proof.provisional;
   failures_ = 0;
@@ -40,8 +36,8 @@ void lease_keeper::accept(const confirmation& proof, time_point now) noexcept {
 
 keeper_actions lease_keeper::begin(time_point now) {
   if (provisional_) {
-    const bool time_enough = now + 4 * claim_delay_ < deadline_;
-    renew_at_ = time_enough ? now + claim_delay_ : now;
+    const bool time_enough = now + 4 * times_->claim_delay < deadline_;
+    renew_at_ = time_enough ? now + times_->claim_delay : now;
   }
   return advance(now);
 }
@@ -85,7 +81,7 @@ keeper_actions lease_keeper::on_renewal_failed(time_point now, double draw) {
   renewing_ = false;
   if (over()) return {};
   // A claim has only its window, however long the lease is.
-  const duration span = provisional_ ? claim_window_ : lease_length_;
+  const duration span = provisional_ ? times_->claim_window : times_->lease_length;
   renew_at_ = now + backoff(failures_++, span / 48, span / 12, draw);
   return advance(now);
 }

@@ -46,8 +46,10 @@ class lease_keeper {
  public:
   enum class phase : std::uint8_t { held, suspect, lost, ended };
 
-  /// REQUIRES: the confirmation leaves something: counted_from + span - margin > now.
+  /// REQUIRES: `times` outlives the keeper, and the confirmation leaves something: counted_from +
+  /// span - margin > now.
   lease_keeper(const timing& times, const confirmation& first, time_point now);
+  lease_keeper(timing&& times, const confirmation& first, time_point now) = delete;
 
   /// The claim of a provisional grant is due after the claim delay, whatever the renewal mode; at
   /// once when little of the window is left.
@@ -87,19 +89,15 @@ class lease_keeper {
     return phase_ == phase::lost || phase_ == phase::ended;
   }
   [[nodiscard]] bool renews() const noexcept {
-    return renew_ == renewal::automatic || provisional_;
+    return times_->renew == renewal::automatic || provisional_;
   }
-  [[nodiscard]] bool suspects() const noexcept { return renew_ == renewal::automatic; }
+  [[nodiscard]] bool suspects() const noexcept { return times_->renew == renewal::automatic; }
 
+  const timing* times_;
   time_point deadline_;
   time_point renew_at_;
   time_point suspect_at_;
-  duration lease_length_;
-  duration claim_window_;
-  duration claim_delay_;
-  duration margin_;
   std::uint32_t failures_ = 0;
-  renewal renew_;
   phase phase_ = phase::held;
   bool provisional_ = false;
   bool renewing_ = false;

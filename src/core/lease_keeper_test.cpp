@@ -32,20 +32,24 @@ constexpr keeper_actions held{.tell_held = true};
 constexpr time_point at(duration since_start) { return time_point{1'000h} + since_start; }
 
 /// A lease of 24 s has a grid of 1 s; it is renewed at 8 s, suspect at 16 s and lost at 23 s.
-timing usual_times() {
-  return {.lease_length = 24s,
-          .margin = 1s,
-          .heartbeat = 1s,
-          .claim_window = 3s,
-          .ticket_length = 6s,
-          .request_timeout = 2s,
-          .store_patience = 10s,
-          .renew = renewal::automatic};
+const timing& usual_times() {
+  static const timing times{.lease_length = 24s,
+                            .margin = 1s,
+                            .heartbeat = 1s,
+                            .claim_window = 3s,
+                            .ticket_length = 6s,
+                            .request_timeout = 2s,
+                            .store_patience = 10s,
+                            .renew = renewal::automatic};
+  return times;
 }
 
-timing fixed_times() {
-  timing times = usual_times();
-  times.renew = renewal::never;
+const timing& fixed_times() {
+  static const timing times = [] {
+    timing fixed = usual_times();
+    fixed.renew = renewal::never;
+    return fixed;
+  }();
   return times;
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -20,7 +21,6 @@ using backend_api::token_block;
 
 /// A caller as the model sees it: it waits until it gets exactly one answer.
 struct model_caller final : turn_taker {
-  waiter_number number = 0;
   turn_wish wish;
 };
 
@@ -31,8 +31,7 @@ class lane_ordeal {
   explicit lane_ordeal(std::uint64_t seed)
       : source_(seed),
         limits_{.count = static_cast<std::uint32_t>(1 + source_.below(6)),
-                .time = duration{source_.below(duration{5s}.count())}},
-        lane_(limits_) {}
+                .time = duration{source_.below(duration{5s}.count())}} {}
 
   void run() {
     for (int step = 0; step < 300; ++step) {
@@ -68,16 +67,14 @@ class lane_ordeal {
 
   void want() {
     auto& caller = *callers_.emplace_back(std::make_unique<model_caller>());
-    caller.number = ++last_number_;
-    caller.wish = {.taker = &caller,
-                   .lease_length = source_.chance(0.8) ? 30s : 60s,
+    caller.wish = {.lease_length = source_.chance(0.8) ? 30s : 60s,
                    .renew = source_.chance(0.8) ? renewal::automatic : renewal::never,
                    .may_wait = source_.chance(0.8)};
     const bool queued = caller.wish.may_wait || contender_ == contender::none;
     if (queued) waiting_.push_back(&caller);
     expect_busy_ = queued ? nullptr : &caller;
     turn_actions out;
-    lane_.want(caller.number, caller.wish, out);
+    lane_.want(caller, caller.wish, out);
     ASSERT_NO_FATAL_FAILURE(follow(out));
     ASSERT_EQ(expect_busy_, nullptr) << "neither queued nor told busy";
   }
@@ -85,20 +82,19 @@ class lane_ordeal {
   void cancel() {
     turn_actions out;
     if (waiting_.empty() || source_.chance(0.2)) {
-      // Somebody who was served, dropped or is not born yet.
-      const waiter_number number = source_.below(last_number_ + 2);
-      for (const model_caller* caller : waiting_) {
-        if (caller->number == number) return;
-      }
-      lane_.cancel(number, out);
+      // Somebody who was served or dropped, or never asked.
+      model_caller stranger;
+      model_caller& other = callers_.empty() ? stranger : *callers_[source_.below(callers_.size())];
+      if (std::find(waiting_.begin(), waiting_.end(), &other) != waiting_.end()) return;
+      lane_.cancel(other, out);
       ASSERT_TRUE(out.empty());
       return;
     }
     const auto chosen =
         waiting_.begin() + static_cast<std::ptrdiff_t>(source_.below(waiting_.size()));
-    const waiter_number number = (*chosen)->number;
+    model_caller& leaver = **chosen;
     waiting_.erase(chosen);
-    lane_.cancel(number, out);
+    lane_.cancel(leaver, out);
     ASSERT_NO_FATAL_FAILURE(follow(out));
   }
 
@@ -137,7 +133,7 @@ class lane_ordeal {
     const turn_number ending = *turn_;
     turn_.reset();
     turn_actions out;
-    ASSERT_TRUE(lane_.leave(ending, fresh, now_, out));
+    ASSERT_TRUE(lane_.leave(ending, fresh, limits_, now_, out));
     ASSERT_NO_FATAL_FAILURE(follow(out));
     ASSERT_TRUE(turn_ || contender_ != contender::held) << "the grant was forgotten";
   }
@@ -146,7 +142,7 @@ class lane_ordeal {
     const turn_number turn = source_.below(last_turn_ + 2);
     if (turn_ && turn == *turn_) return;
     turn_actions out;
-    ASSERT_FALSE(lane_.leave(turn, true, now_, out));
+    ASSERT_FALSE(lane_.leave(turn, true, limits_, now_, out));
     ASSERT_TRUE(out.empty());
   }
 
@@ -196,7 +192,7 @@ class lane_ordeal {
   void obey(const turn_ask& ask) {
     ASSERT_EQ(contender_, contender::none) << "two contenders of one process";
     ASSERT_FALSE(waiting_.empty());
-    ASSERT_EQ(ask.wish.taker, waiting_.front());
+    ASSERT_EQ(ask.taker, waiting_.front());
     asked_ = waiting_.front()->wish;
     contender_ = contender::asking;
   }
@@ -279,7 +275,6 @@ class lane_ordeal {
   time_point now_{1'000h};
   std::vector<std::unique_ptr<model_caller>> callers_;
   std::deque<model_caller*> waiting_;
-  waiter_number last_number_ = 0;
   contender contender_ = contender::none;
   turn_wish asked_;
   token_block grant_{fencing_token{1}, fencing_token{0}};

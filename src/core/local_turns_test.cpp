@@ -28,37 +28,40 @@ class LocalTurns : public testing::Test {
  protected:
   static constexpr turn_limits usual_limits{.count = 4, .time = 10s};
 
-  turn_wish wish(std::size_t who) {
-    return {.taker = &callers_.at(who), .lease_length = 30s, .renew = renewal::automatic};
-  }
-  turn_wish impatient(std::size_t who) {
-    turn_wish answer = wish(who);
-    answer.may_wait = false;
+  struct call {
+    turn_taker& taker;
+    turn_wish wish{.lease_length = 30s};
+  };
+
+  call usual(std::size_t who) { return {.taker = callers_.at(who)}; }
+  call impatient(std::size_t who) {
+    call answer = usual(who);
+    answer.wish.may_wait = false;
     return answer;
   }
-  turn_wish longer(std::size_t who) {
-    turn_wish answer = wish(who);
-    answer.lease_length = 60s;
+  call longer(std::size_t who) {
+    call answer = usual(who);
+    answer.wish.lease_length = 60s;
     return answer;
   }
-  turn_wish fixed(std::size_t who) {
-    turn_wish answer = wish(who);
-    answer.renew = renewal::never;
+  call fixed(std::size_t who) {
+    call answer = usual(who);
+    answer.wish.renew = renewal::never;
     return answer;
   }
 
-  void limit(const turn_limits& limits) { turns_ = local_turns{limits}; }
+  void limit(const turn_limits& limits) { limits_ = limits; }
 
   // Each does one thing to the lane and says what the lane answered.
-  std::string want(std::size_t who) { return want(wish(who)); }
-  std::string want(const turn_wish& what) {
+  std::string want(std::size_t who) { return want(usual(who)); }
+  std::string want(const call& what) {
     turn_actions out;
-    turns_.want(number_of(what.taker), what, out);
+    turns_.want(what.taker, what.wish, out);
     return words(out);
   }
   std::string cancel(std::size_t who) {
     turn_actions out;
-    turns_.cancel(number_of(&callers_.at(who)), out);
+    turns_.cancel(callers_.at(who), out);
     return words(out);
   }
   std::string won(const token_block& tokens, time_point now = at(0s)) {
@@ -78,7 +81,7 @@ class LocalTurns : public testing::Test {
   }
   std::string leave(turn_number turn, bool fresh = true, time_point now = at(1s)) {
     turn_actions out;
-    const bool left = turns_.leave(turn, fresh, now, out);
+    const bool left = turns_.leave(turn, fresh, limits_, now, out);
     return left ? words(out) : "not its turn;" + words(out);
   }
   std::string drew(const std::optional<token_block>& tokens) {
@@ -97,7 +100,7 @@ class LocalTurns : public testing::Test {
     return words(out);
   }
 
-  local_turns turns_{usual_limits};
+  local_turns turns_;
 
  private:
   [[nodiscard]] std::string name(const turn_taker* taker) const {
@@ -106,16 +109,12 @@ class LocalTurns : public testing::Test {
     }
     return "nobody";
   }
-  [[nodiscard]] waiter_number number_of(const turn_taker* taker) const {
-    return 100 + std::stoull(name(taker));
-  }
-
   [[nodiscard]] std::string words(const turn_actions& actions) const {
     std::string text;
     for (const turn_action& action : actions) {
       if (!text.empty()) text += ", ";
       if (const auto* ask = std::get_if<turn_ask>(&action)) {
-        text += "ask for " + name(ask->wish.taker);
+        text += "ask for " + name(ask->taker);
       } else if (const auto* give = std::get_if<turn_give>(&action)) {
         text += "give " + name(give->taker) + " turn " + std::to_string(give->turn) + " token " +
                 std::to_string(give->token.value());
@@ -134,6 +133,7 @@ class LocalTurns : public testing::Test {
     return text.empty() ? "nothing" : text;
   }
 
+  turn_limits limits_ = usual_limits;
   std::array<caller, 8> callers_;
 };
 
@@ -702,7 +702,8 @@ TEST_F(LocalTurns, IgnoreASecondReleaseWhileDrawing) {
 
 // ---- broken rules ----
 
-TEST_F(LocalTurnsDeathTest, RefuseANumberThatIsNotLarger) {
+TEST_F(LocalTurnsDeathTest, RefuseWhoWaitsAlready) {
+  want(2);
   want(3);
 
   EXPECT_DEATH(want(2), "broken invariant");

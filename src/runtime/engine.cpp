@@ -75,13 +75,11 @@ void engine::acquire(acquire_waiter& caller, const std::shared_ptr<const lock_sp
         finish(caller, too_many(), out);
       } else {
         caller.lane_ = &where;
-        caller.number_ = next_waiter_++;
         caller.value_ = value;
         if (may_wait) timers_.arm(caller, wait_until);
         core::turn_actions actions{&out.arena};
-        where.turns.want(caller.number_,
-                         {.taker = &caller,
-                          .lease_length = spec->times.lease_length,
+        where.turns.want(caller,
+                         {.lease_length = spec->times.lease_length,
                           .renew = spec->times.renew,
                           .may_wait = may_wait},
                          actions);
@@ -119,11 +117,10 @@ void engine::stop_waiting(acquire_waiter& caller, bool cancelled, outbox& out) {
   }
   lane* const where = caller.lane_;
   party* const solo = caller.solo_;
-  const core::waiter_number number = caller.number_;
   finish(caller, std::move(outcome), out);
   if (where != nullptr) {
     core::turn_actions actions{&out.arena};
-    where->turns.cancel(number, actions);
+    where->turns.cancel(caller, actions);
     follow(*where, actions, out);
   } else if (solo != nullptr) {
     solo->as_attempting()->solo = nullptr;
@@ -161,7 +158,8 @@ void engine::release(lease_record& turn, word_waiter* caller) {
         core::turn_actions actions{&out.arena};
         // With a downgrade under way readers may be inside: no next writer enters under this grant.
         const bool may_stay = mine.keeper.fresh(out.now) && who->downgrader == nullptr;
-        const bool left = who->home->turns.leave(turn.turn, may_stay, out.now, actions);
+        const bool left =
+            who->home->turns.leave(turn.turn, may_stay, who->home->limits(), out.now, actions);
         SALLYPORT_CHECK(left);
         follow(*who->home, actions, out, caller);
       }

@@ -54,7 +54,6 @@ class acquire_waiter : public timer, public core::turn_taker {
   acquire_result outcome_;
   party* solo_ = nullptr;  // readers and permits: its own contender
   lane* lane_ = nullptr;   // exclusive: the queue it stands in
-  core::waiter_number number_ = 0;
   time_point since_{};
   std::shared_ptr<const lock_spec> spec_;
   std::string value_;  // election
@@ -218,7 +217,6 @@ class engine final : public backend_api::events {
   std::unordered_map<lane_key, lane, lane_hash> lanes_ SALLYPORT_GUARDED_BY(mutex_);
   timer_queue timers_ SALLYPORT_GUARDED_BY(mutex_);
   time_point armed_for_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
-  core::waiter_number next_waiter_ SALLYPORT_GUARDED_BY(mutex_) = 1;
   std::uint32_t solo_waiters_ SALLYPORT_GUARDED_BY(mutex_) = 0;
   word_waiter* departing_ SALLYPORT_GUARDED_BY(mutex_) = nullptr;
   std::size_t awaited_ SALLYPORT_GUARDED_BY(mutex_) = 0;  // parties that departing_ waits for

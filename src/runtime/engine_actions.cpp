@@ -127,10 +127,9 @@ void engine::follow(lane& where, core::turn_actions& actions, outbox& out, word_
     out.perhaps_idle.push_back(&where);
   }
   for (core::turn_action& action : actions) {
-    if (std::holds_alternative<core::turn_ask>(action)) {
-      const core::turn_wish& wish = std::get<core::turn_ask>(action).wish;
-      const auto& asker = static_cast<acquire_waiter&>(*wish.taker);
-      party& who = start_party(asker.spec_, wish.may_wait, asker.value_, out.now);
+    if (const auto* ask = std::get_if<core::turn_ask>(&action)) {
+      const auto& asker = static_cast<acquire_waiter&>(*ask->taker);
+      party& who = start_party(asker.spec_, ask->wish.may_wait, asker.value_, out.now);
       SALLYPORT_CHECK(where.current == nullptr);
       where.current = &who;
       who.home = &where;

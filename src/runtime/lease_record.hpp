@@ -24,16 +24,16 @@ struct lease_record {
                std::uint32_t stored_permits, core::time_point since)
       : spec(std::move(what)),
         token(number),
-        permits(stored_permits),
         granted_at(since),
+        permits(stored_permits),
         mode(spec->mode) {}
 
   const std::shared_ptr<const lock_spec> spec;
   const fencing_token token;
-  const std::uint32_t permits;  ///< semaphore: the stored N
   const core::time_point granted_at;
 
   std::atomic<core::time_point> deadline{core::time_point::min()};
+  const std::uint32_t permits;  ///< semaphore: the stored N
   std::atomic<phase> state{phase::held};
   /// shared from a downgrade's sending on; exclusive again only if the store was never reached
   std::atomic<lock_mode> mode;

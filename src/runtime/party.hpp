@@ -56,7 +56,12 @@ struct leaving {
 /// One holder id's life: attempting, then holding, then leaving; any of them may be the last.
 struct party : timer {
   party(const backend_api::holder_id& name, std::shared_ptr<const lock_spec> what)
-      : timer(timer::kind::party), id(name), spec(std::move(what)), mode(spec->mode) {}
+      : timer(timer::kind::party), mode(what->mode), id(name), spec(std::move(what)) {}
+
+  // First, because here they fill up what the timer leaves of its last word.
+  lock_mode mode;
+  bool over = false;
+  bool awaited = false;  // the departing client waits for its farewell
 
   const backend_api::holder_id id;
   const std::shared_ptr<const lock_spec> spec;
@@ -67,9 +72,6 @@ struct party : timer {
   time_point renewal_sent_at = time_point::min();
   time_point late_until = time_point::min();  // a request without answer may be executed until then
   std::variant<std::unique_ptr<attempting>, holding, std::unique_ptr<leaving>> life;
-  lock_mode mode;
-  bool over = false;
-  bool awaited = false;  // the departing client waits for its farewell
 
   [[nodiscard]] attempting* as_attempting() {
     auto* found = std::get_if<std::unique_ptr<attempting>>(&life);
@@ -84,8 +86,10 @@ struct party : timer {
 
 /// The queue of one name inside this process.
 struct lane {
-  explicit lane(std::shared_ptr<const lock_spec> what)
-      : spec(std::move(what)), turns({.count = spec->local_turns, .time = spec->local_turn_time}) {}
+  explicit lane(std::shared_ptr<const lock_spec> what) : spec(std::move(what)) {}
+  [[nodiscard]] core::turn_limits limits() const noexcept {
+    return {.count = spec->local_turns, .time = spec->local_turn_time};
+  }
 
   const std::shared_ptr<const lock_spec> spec;  // the first caller's; names the lane
   core::local_turns turns;

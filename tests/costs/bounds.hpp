@@ -18,20 +18,20 @@ inline constexpr double stale_share = 0.8;
 
 // Heap, in bytes, of each of 100,000 leases that a client holds on memory:, the store's own entry
 // and malloc's bookkeeping included. Never above 1,100, or 1,240 with the mutex, whatever is added.
-inline constexpr bound heap_of_lease{"heap bytes a lease, its mutex gone", 1'040};
-inline constexpr bound heap_of_lease_and_mutex{"heap bytes a lease and its mutex", 1'190};
+inline constexpr bound heap_of_lease{"heap bytes a lease, its mutex gone", 920};
+inline constexpr bound heap_of_lease_and_mutex{"heap bytes a lease and its mutex", 1'070};
 
 // Allocations (malloc, calloc, realloc, aligned_alloc; of all threads) of one acquire() and
 // release() that meets nobody.
-inline constexpr bound allocations_memory{"allocations a pair, memory:", 6};
-inline constexpr bound allocations_local{"allocations a pair, local:", 9};
-inline constexpr bound allocations_redis{"allocations a pair, redis:", 11};
+inline constexpr bound allocations_memory{"allocations a pair, memory:", 5};
+inline constexpr bound allocations_local{"allocations a pair, local:", 8};
+inline constexpr bound allocations_redis{"allocations a pair, redis:", 10};
 
 // User-space instructions (callgrind) of the calling thread for one acquire() and release() that
 // meets nobody. They depend on the compiler and its libraries: hence some percent of room.
-inline constexpr bound instructions_memory{"instructions a pair, memory:", 9'700};
-inline constexpr bound instructions_local{"instructions a pair, local:", 21'900};
-inline constexpr bound instructions_redis{"instructions a pair, redis:", 32'200};
+inline constexpr bound instructions_memory{"instructions a pair, memory:", 9'300};
+inline constexpr bound instructions_local{"instructions a pair, local:", 21'700};
+inline constexpr bound instructions_redis{"instructions a pair, redis:", 32'000};
 
 // System calls of all threads for one acquire() and release() that meets nobody on redis: send,
 // epoll_pwait2 and recv, for each; and a getrandom for every 32 pairs.

@@ -190,7 +190,7 @@ lock_info describe(const lock_name& name, const lock_entry& entry, time_point no
     holder_info& holder = info.holders.emplace_back();
     describe_contender(holder, each);
     holder.token = each.tokens.first;
-    holder.value = each.value;
+    holder.value = each.value();
     holder.held_for = shown(now - each.since);
     holder.remaining = shown(each.expiry - now);
     holder.claimed = !each.provisional;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -33,10 +34,17 @@ struct contender {
   holder_id id;
   client_number client = 0;
   std::shared_ptr<const backend_api::owner_info> owner;
-  std::string value;  ///< election: what the entry says
-  time_point since;   ///< when it became a holder, or joined the queue
+  std::shared_ptr<const std::string> text;  ///< election: what the entry says; null: nothing
+  time_point since;                         ///< when it became a holder, or joined the queue
   std::uint32_t local_waiters = 0;
   lock_mode mode = lock_mode::exclusive;
+
+  [[nodiscard]] std::string_view value() const noexcept {
+    return text ? std::string_view{*text} : std::string_view{};
+  }
+  void set_value(std::string_view fresh) {
+    text = fresh.empty() ? nullptr : std::make_shared<const std::string>(fresh);
+  }
 };
 
 /// A grant, or what is left of a broken one.

@@ -257,7 +257,7 @@ base::result<acquire_answer> lock_table::acquire(const acquire_request& request,
   asker.id = request.holder;
   asker.client = from.client;
   asker.owner = from.owner;
-  asker.value = request.value;
+  asker.set_value(request.value);
   asker.since = now;
   asker.local_waiters = request.local_waiters;
   asker.mode = effective_mode(request.kind, request.mode);
@@ -369,8 +369,8 @@ bool lock_table::set_value(const renew_request& holder, std::string_view value, 
 
   holding* const mine = op.find_holder(holder.holder);
   if (mine == nullptr) return false;
-  if (mine->value != value) {
-    mine->value = value;
+  if (mine->value() != value) {
+    mine->set_value(value);
     op.mark_changed();
   }
   return true;
