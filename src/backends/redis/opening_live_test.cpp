@@ -341,48 +341,5 @@ TEST(Opening, OfAServerThatIsStartedLaterWorks) {
   EXPECT_TRUE(nothing_is_left(server));
 }
 
-TEST(Memory, ThatIsUsedUpIsAnErrorAndNotAHeldLock) {
-  const redis_server server{{.config = {"maxmemory-policy noeviction"}}};
-  mutex lock{open(server.port(), {.request_timeout = 500ms, .store_patience = 500ms}), "door"};
-  server.command({"SET", "ballast", std::string(1 << 20, 'x')});
-  server.command({"CONFIG", "SET", "maxmemory", "1"});
-
-  const told error = error_of([&] { static_cast<void>(lock.try_acquire()); });
-  EXPECT_EQ(error.code, errc::unavailable) << error.text;
-  EXPECT_TRUE(holds(error.text, "OOM"));
-
-  server.command({"CONFIG", "SET", "maxmemory", "0"});
-  EXPECT_TRUE(lock.try_acquire());
-}
-
-TEST(Memory, ThatIsUsedUpKeepsNobodyFromLeaving) {
-  const redis_server server;
-  const auto first = open(server.port());
-  const auto second = open(server.port());
-  mutex held_lock{first, "door", lasting()};
-  mutex wanted_lock{second, "door", lasting()};
-  auto held = held_lock.acquire();
-  waiter next(wanted_lock);
-  ASSERT_TRUE(waiters_become(server, "door", 1));
-  server.command({"CONFIG", "SET", "maxmemory", "1"});
-
-  static_cast<void>(held.release());
-  server.command({"CONFIG", "SET", "maxmemory", "0"});
-
-  auto got = next.get();
-  ASSERT_TRUE(got);
-  got->release();
-  EXPECT_TRUE(nothing_is_left(server));
-}
-
-TEST(Memory, ThatIsEvictedIsWarnedOf) {
-  const redis_server server{{.config = {"maxmemory 100mb", "maxmemory-policy allkeys-lru"}}};
-  const auto store = open(server.port());
-  std::string all;
-  for (const std::string& each : store.capabilities().caveats) all += each + "\n";
-  EXPECT_TRUE(holds(all, "allkeys-lru"));
-  EXPECT_TRUE(holds(all, "noeviction"));
-}
-
 }  // namespace
 }  // namespace sallyport::redis_live

@@ -384,6 +384,78 @@ TEST(Majority, ThatIsGoneEndsTheLeaseAtItsDeadline) {
   EXPECT_TRUE(nothing_is_left(nodes));
 }
 
+// ---- nodes whose memory is used up -----------------------------------------------------------------
+
+void fill(redis_quorum& nodes) {
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i].command({"CONFIG", "SET", "maxmemory", "1"});
+  }
+}
+
+/// Waits until it was renewed for a whole lease beyond the present one.
+bool stays_alive(const lease& held) {
+  const auto deadline = held.deadline();
+  return eventually([&] { return held.deadline() > deadline + 2s || !held.valid(); }) &&
+         held.valid();
+}
+
+TEST(FullNodes, KeepALeaseWhoseLocalWaitersBecomeMore) {
+  redis_quorum nodes(3);
+  nodes.initialise();
+  const auto store = open_to_all(nodes.address());
+  mutex lock{store, "door", {.lease_length = 2s, .local_turns = 8, .local_turn_time = 60s}};
+  mutex elsewhere{open_to_all(nodes.address()), "door", lasting(2s)};
+  mutex other{store, "gate", lasting(2s)};
+  auto held = lock.acquire();
+  fill(nodes);
+
+  waiter next(lock);
+  EXPECT_TRUE(stays_alive(held));
+  EXPECT_FALSE(elsewhere.try_acquire()) << "held, whatever the memory";
+  EXPECT_EQ(error_of([&] { static_cast<void>(other.try_acquire()); }).code, errc::unavailable);
+
+  EXPECT_EQ(held.release(), release_result::released);
+  auto got = next.get();
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->release(), release_result::released);
+  EXPECT_TRUE(nothing_is_left(nodes));
+}
+
+TEST(FullNodes, HandALockOverForGood) {
+  redis_quorum nodes(3);
+  nodes.initialise();
+  mutex held_lock{open_to_all(nodes.address()), "door", lasting(2s)};
+  mutex wanted_lock{open_to_all(nodes.address()), "door", lasting(2s)};
+  auto held = held_lock.acquire();
+  waiter next(wanted_lock);
+  ASSERT_TRUE(waiters_become(nodes, "door", 1));
+  // Its token comes from one node, and the others' counters have to follow.
+  nodes[0].command({"INCRBY", "\1quorum-fence", "1000"});
+  fill(nodes);
+
+  EXPECT_EQ(held.release(), release_result::released);
+
+  auto got = next.get();
+  ASSERT_TRUE(got);
+  EXPECT_TRUE(stays_alive(*got));
+  EXPECT_GT(got->token(), held.token());
+  EXPECT_EQ(got->release(), release_result::released);
+  EXPECT_TRUE(nothing_is_left(nodes));
+}
+
+TEST(FullNodes, LetALockBeBroken) {
+  redis_quorum nodes(3);
+  nodes.initialise();
+  const auto store = open_to_all(nodes.address());
+  mutex lock{store, "door", lasting(2s)};
+  auto held = lock.acquire();
+  fill(nodes);
+
+  store.break_lock("door", held.token());
+
+  EXPECT_TRUE(becomes_lost(held));
+}
+
 // ---- everything at once ----------------------------------------------------------------------------
 
 /// Takes turns with others, through a network that somebody hurts all the time.

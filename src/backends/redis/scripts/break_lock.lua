@@ -20,8 +20,10 @@ local function break_one(value)
   if at_once then
     if not serve(kind) then redis.call('DEL', lock) end
   else
-    hold('sp1 ' .. kind .. ' ' .. string.rep('0', 32), first, last, 't', since, 0, '0 0 - - ',
-      math.max(redis.call('PTTL', lock), 1))
+    local remaining = math.max(redis.call('PTTL', lock), 1)
+    -- A server that is full lets us write behind this.
+    redis.call('PEXPIRE', lock, remaining)
+    hold('sp1 ' .. kind .. ' ' .. string.rep('0', 32), first, last, 't', since, 0, '0 0 - - ', remaining)
   end
   tell_change()
   return 1

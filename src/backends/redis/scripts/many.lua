@@ -71,7 +71,11 @@ local function drop_lapsed(now)
       end
     end
   end
-  if soonest then redis.call('HSET', lock, ':soonest', whole(soonest)) end
+  if soonest then
+    -- Taken out first, which a server lets us do that is full; then it also lets us write.
+    redis.call('HDEL', lock, ':soonest')
+    redis.call('HSET', lock, ':soonest', whole(soonest))
+  end
 end
 
 local function may_enter(kind, permits, mode)

@@ -6,8 +6,9 @@ local head = ARGV[1]
 if type(value) ~= 'string' or string.sub(value, 1, #head) ~= head then return {0} end
 local first, last, state, since, locals, card = string.match(value, '^ (%d+) (%d+) (%a) (%d+) (%d+) (.*)$', #head + 1)
 local count = tonumber(ARGV[4])
+-- First in any case: behind a write that takes no memory a server that is full lets a script write what may take some.
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
 if count == 0 and state == 'c' and locals == ARGV[3] then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return {1, tonumber(first), tonumber(last), tonumber(ARGV[2])}
 end
 if count > 0 then

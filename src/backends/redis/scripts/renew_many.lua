@@ -9,6 +9,10 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local expiry, first, last, mode, _, since, _, card = string.match(mine,
   '^(%d+) (%d+) (%d+) (%a) (%a) (%d+) (%d+) (.*)$')
 if tonumber(expiry) <= now then return {0} end
+expiry = now + ARGV[3]
+local latest = tonumber(redis.call('HGET', KEYS[1], ':latest'))
+-- First: behind a write that takes no memory a server that is full lets a script write what may take some.
+redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.max(expiry, latest)))
 local count = tonumber(ARGV[5])
 if count > 0 then
   local drawn = redis.call('INCRBY', KEYS[2], count)
@@ -18,14 +22,10 @@ if count > 0 then
   end
   first, last = string.format('%.0f', drawn - count + 1), string.format('%.0f', drawn)
 end
-expiry = now + ARGV[3]
 redis.call('HSET', KEYS[1], ARGV[2], table.concat({string.format('%.0f', expiry), first, last, mode, 'c', since,
   ARGV[4], card}, ' '))
 if expiry < tonumber(redis.call('HGET', KEYS[1], ':soonest')) then
   redis.call('HSET', KEYS[1], ':soonest', string.format('%.0f', expiry))
 end
-if expiry > tonumber(redis.call('HGET', KEYS[1], ':latest')) then
-  redis.call('HSET', KEYS[1], ':latest', string.format('%.0f', expiry))
-  redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', expiry))
-end
+if expiry > latest then redis.call('HSET', KEYS[1], ':latest', string.format('%.0f', expiry)) end
 return {1, tonumber(first), tonumber(last), tonumber(ARGV[3])}

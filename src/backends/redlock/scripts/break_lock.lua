@@ -7,8 +7,9 @@ if id_in(value) ~= ARGV[2] then return 0 end
 local first, last, state, since, client = string.match(value, '^sp2 %a %S+ (%d+) (%d+) (%a) (%d+) %d+ (%x+)')
 if state ~= 't' then redis.call('PUBLISH', ARGV[1] .. client, 'l ' .. ARGV[2]) end
 if ARGV[3] == 's' then
-  hold('broken', tonumber(first), tonumber(last), 't', tonumber(since), 0, '0 0 - - ',
-    math.max(redis.call('PTTL', lock), 1))
+  local remaining = math.max(redis.call('PTTL', lock), 1)
+  redis.call('PEXPIRE', lock, remaining)  -- a node that is full lets us write behind this
+  hold('broken', tonumber(first), tonumber(last), 't', tonumber(since), 0, '0 0 - - ', remaining)
 else
   redis.call('DEL', lock)
   wake_first(nil, ARGV[1], math.floor(now_us() / 1000))

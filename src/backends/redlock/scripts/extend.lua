@@ -7,10 +7,10 @@ if mark ~= ARGV[1] then return {-1, mark} end
 local value = redis.pcall('GET', lock)
 if id_in(value) ~= ARGV[2] then return {0, value and 1 or 0} end
 local first, last, since, locals, card = string.match(value, '^sp2 %a %S+ (%d+) (%d+) %a (%d+) (%d+) (.*)$')
+-- First in any case: behind a write that takes no memory a node that is full lets a script write what may take some.
+redis.call('PEXPIRE', lock, ARGV[3])
 if ARGV[4] == '0' then
-  if locals == ARGV[5] then
-    redis.call('PEXPIRE', lock, ARGV[3])
-  else
+  if locals ~= ARGV[5] then
     hold(ARGV[2], tonumber(first), tonumber(last), 'c', tonumber(since), ARGV[5], card, ARGV[3])
   end
   return {1, 0}

@@ -23,8 +23,8 @@ if ARGV[4] == 'h' then
   local first, window, _, locals, card, client = first_in_line(now_ms)
   while first do
     if redis.call('PUBLISH', ARGV[1] .. client, 'h ' .. first .. ' ' .. nonce) > 0 then
+      forget(first)  -- first: a node that is full lets us write behind it
       hold(first .. '|' .. nonce, 0, 0, 'p', now_ms, locals, card, window)
-      forget(first)
       return 1
     end
     forget(first)

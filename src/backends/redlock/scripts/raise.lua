@@ -8,5 +8,8 @@ local id = type(value) == 'string' and string.match(value, '^sp2 %a (%S+)')
 if id ~= ARGV[2] then return {0} end
 local have, wanted = tonumber(redis.call('GET', KEYS[2]) or 0), tonumber(ARGV[3])
 if wanted - have > 1099511627776 then return {-2} end
-if have < wanted then redis.call('SET', KEYS[2], ARGV[3]) end
+if have < wanted then
+  redis.call('PEXPIRE', KEYS[2], 60000)  -- a node that is full lets us write behind this; SET lifts it again
+  redis.call('SET', KEYS[2], ARGV[3])
+end
 return {1}
