@@ -31,8 +31,8 @@ examples:
   sallyport who deploy                                      who holds it, who waits
   sallyport ls                                              all locks in use
 
-Locks are kept in the store of this machine (local:), or in the one named by --store URI or
-SALLYPORT_STORE. 'sallyport help run' has more examples, all options and the exit codes.
+Locks are kept in the store of this user on this machine (local:), or in the one named by --store URI
+or SALLYPORT_STORE; several users share local:/FOLDER. 'sallyport help run' has more examples, all options and the exit codes.
 )";
 
 constexpr std::string_view run_page =

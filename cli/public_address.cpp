@@ -86,4 +86,10 @@ public_address public_address_of(std::string_view store_uri) {
   return made;
 }
 
+std::string store_text(std::string_view store_uri) {
+  std::string text = public_address_of(store_uri).text;
+  if (text == "local:" || text.starts_with("local:?")) text += " (this user's)";
+  return text;
+}
+
 }  // namespace sallyport::cli

@@ -19,6 +19,9 @@ struct public_address {
 /// their names. A user's name, files and all other options stay.
 [[nodiscard]] public_address public_address_of(std::string_view store_uri);
 
+/// The store, for messages: its public address, and whose it is where that does not say it.
+[[nodiscard]] std::string store_text(std::string_view store_uri);
+
 /// The scheme of an address that client::open refuses, saying why: the store's own was withheld.
 inline constexpr std::string_view withheld_scheme = "withheld:";
 

@@ -91,6 +91,13 @@ TEST(PublicAddress, NamesTheVariablesThatHoldSecrets) {
   EXPECT_THAT(two.variables, ElementsAre("A_B", "C", ""));
 }
 
+TEST(PublicAddress, SaysWhoseTheStoreIs) {
+  EXPECT_EQ(store_text(""), "local: (this user's)");
+  EXPECT_EQ(store_text("local:?size=2M"), "local:?size=2M (this user's)");
+  EXPECT_EQ(store_text("local:/srv/locks"), "local:/srv/locks");
+  EXPECT_EQ(store_text("redis://app:s3cret@db"), "redis://app@db");
+}
+
 TEST(PublicAddress, SurvivesWhatIsNoAddress) {
   for (const std::string_view each :
        {"?", "://", "://@", "://:@", "a://?", "a://@?", "a://:p@", "%", "x?%",

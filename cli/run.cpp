@@ -8,6 +8,7 @@
 #include "cli/inherited.hpp"
 #include "cli/lease_policy.hpp"
 #include "cli/message.hpp"
+#include "cli/public_address.hpp"
 #include "cli/run_options.hpp"
 #include "cli/signals.hpp"
 #include "cli/store.hpp"
@@ -47,7 +48,9 @@ class wish_teller final : public observer {
 };
 
 int not_acquired(const client& store, const run_options& options) {
-  if (somebody_reads(options)) say_who_holds(store, options.name, "not acquired: ");
+  if (somebody_reads(options)) {
+    say_who_holds(store, options.name, "not acquired: ", "; store " + store_text(options.store));
+  }
   return options.not_acquired_code;
 }
 
@@ -55,7 +58,7 @@ void say_acquired(const waited& outcome, const run_options& options) {
   if (options.loud != loudness::verbose) return;
   say("acquired " + quoted(options.name) + " after " + to_text(in_ms(outcome.took)) +
       (outcome.got->fenced() ? ", token " + std::to_string(outcome.got->token().value()) : "") +
-      ", lease " + to_text(outcome.got->length()));
+      ", lease " + to_text(outcome.got->length()) + ", store " + store_text(options.store));
 }
 
 child::plan plan_for(const run_options& options, const lease& held, const lease_policy& policy) {

@@ -129,7 +129,8 @@ class contender {
 
 }  // namespace
 
-void say_who_holds(const client& store, const std::string& name, std::string_view prefix) noexcept {
+void say_who_holds(const client& store, const std::string& name, std::string_view prefix,
+                   std::string_view suffix) noexcept {
   try {
     const auto info = store.who(name);
     if (!info) return;
@@ -147,7 +148,7 @@ void say_who_holds(const client& store, const std::string& name, std::string_vie
     if (info->waiters.size() > 1) {
       sentence += "; " + std::to_string(info->waiters.size()) + " in the queue";
     }
-    say(sentence);
+    say(sentence.append(suffix));
   } catch (const std::exception&) {
     return;  // the wait itself will tell what is wrong with the store
   }

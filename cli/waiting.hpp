@@ -62,6 +62,7 @@ class waiting_run {
 [[nodiscard]] bool somebody_reads(const run_options& options);
 
 /// Tells who has the lock, for people who wait. Never throws.
-void say_who_holds(const client& store, const std::string& name, std::string_view prefix) noexcept;
+void say_who_holds(const client& store, const std::string& name, std::string_view prefix,
+                   std::string_view suffix = {}) noexcept;
 
 }  // namespace sallyport::cli

@@ -36,8 +36,8 @@ enum class break_style : std::uint8_t {
 /// Thread safety: all members. In a forked child every handle of the parent is dead (errc::forked).
 class client {
  public:
-  /// Opens the store at `uri`: "local:" or "" (all processes of this machine), "local:/path" (a
-  /// store of its own in that folder), "memory:" (a private store of this process), "memory:NAME"
+  /// Opens the store at `uri`: "local:" or "" (all processes of this user on this machine), "local:/path"
+  /// (a store of its own in that folder, which several users may share), "memory:" (a private store of this process), "memory:NAME"
   /// (shared inside this process). Checks the address; an unreachable store shows at the first use.
   /// Throws lock_error: bad_uri, unknown_scheme, bad_option, module_unusable (the backend lies in a
   /// file of its own that is loaded now, and that failed). A password belongs into the environment

@@ -84,7 +84,7 @@ class Waiting(ContentionTest):
             waiter.stderr.readline(), rf"^sallyport: waiting for 'x': held by nightly \(pid {holder.pid} on .*\) for "
         )
         told = self.sallyport("run", "-v", "-n", "x", "--", "true")
-        self.assertRegex(told.stderr, r"^sallyport: not acquired: 'x': held by nightly ")
+        self.assertRegex(told.stderr, r"^sallyport: not acquired: 'x': held by nightly .*; store local:/.*/store\n$")
         self.let_go(holder)
         self.assertEqual(waiter.wait(20), 0)
 

@@ -39,7 +39,7 @@ class ExitCodes(CliTest):
 
     def test_verbose_tells_token_and_lease(self):
         told = self.sallyport("run", "-v", "--lease", "5s", "x", "--", "true")
-        self.assertRegex(told.stderr, r"^sallyport: acquired 'x' after \d+ ms, token \d+, lease 5\.0 s\n$")
+        self.assertRegex(told.stderr, r"^sallyport: acquired 'x' after \d+ ms, token \d+, lease 5\.0 s, store memory:\n$")
 
     def test_flock_style_without_dashes(self):
         told = self.sallyport("run", "-n", "x", "echo", "-n", "--", "a")

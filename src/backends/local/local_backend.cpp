@@ -37,7 +37,7 @@ using local::contender_number;
 using local::lock_rules;
 using local::placed;
 
-sallyport::capabilities capabilities_of(const local::local_store& store) {
+sallyport::capabilities capabilities_of(const local::local_store& store, bool of_one_user) {
   sallyport::capabilities all;
   all.fencing = true;
   all.fifo = true;
@@ -52,7 +52,12 @@ sallyport::capabilities capabilities_of(const local::local_store& store) {
   all.max_lease = 24h;
   all.store_id = store.id();
   all.caveats = {
-      "The processes of one machine see these locks, those of other machines do not.",
+      of_one_user ? "All processes of this user on this machine see these locks; those of other "
+                    "users and of "
+                    "other machines do not. Users share a folder: local:/path."
+                  : "The processes of this machine whose users may use the folder see these locks; "
+                    "those of "
+                    "other machines do not.",
       "A reboot frees every lock; tokens go on growing.",
       "A process that is stopped (SIGSTOP, a debugger) in the microseconds in which it is inside "
       "the store keeps all others out of it until it is continued or ended.",
@@ -249,7 +254,7 @@ base::result<std::unique_ptr<backend_api::backend>> open(const backend_api::open
   if (!address) return tl::unexpected(address.error());
   auto store = local::local_store::find_or_open(*address);
   if (!store) return tl::unexpected(store.error());
-  auto can = capabilities_of(**store);
+  auto can = capabilities_of(**store, address->path.empty());
   auto session = local::session::open(std::move(*store), request);
   if (!session) return tl::unexpected(session.error());
   return std::make_unique<local_client>(std::move(*session), std::move(can));
@@ -262,7 +267,8 @@ constexpr std::array<std::string_view, 1> schemes{"local"};
 const backend_api::backend_descriptor& local_backend() {
   static const backend_api::backend_descriptor descriptor{
       schemes,
-      "all processes of this machine, without a server; local:/path for a store of its own", &open};
+      "all processes of this user, without a server; local:/path for a folder that users may share",
+      &open};
   return descriptor;
 }
 

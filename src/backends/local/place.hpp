@@ -24,8 +24,8 @@ struct store_address {
 /// local: | local:/absolute/path [?size=64M][&map=no]. Fails with bad_uri.
 [[nodiscard]] base::result<store_address> parse_address(std::string_view uri);
 
-/// The user's own place, derived from the user id alone: an environment that differs (cron, sudo, a
-/// unit, a shell) must not lead to another store.
+/// The user's own place, derived from the user id alone: an environment that differs (cron, a unit, a
+/// shell) must not lead to another store. Other users, root under sudo included, have others.
 [[nodiscard]] base::result<std::string> default_path();
 
 /// As system_failure; but store_refused, which nobody waits for, where somebody has to change something
