@@ -27,6 +27,7 @@ struct named {
   std::string resource;  // a literal: the resource, or what stands before the column's value
   std::string column;    // empty: the whole table
   table_name plain;      // for the triggers' names
+  bool gate_has_schema = false;  // gate and judge are named with it
 };
 
 std::string beside(dialect whose, const table_name& table, const std::string& before,
@@ -51,7 +52,8 @@ named names_of(dialect whose, const sql_trigger_options& options) {
             .written = literal(whose, table.name),
             .resource = {},
             .column = by_row ? sql::quoted(whose, options.resource_column) : "",
-            .plain = table};
+            .plain = table,
+            .gate_has_schema = !gate.schema.empty()};
   std::string resource = options.resource;
   if (resource.empty()) resource = table.name + (by_row ? "/" : "");
   check_resource(resource);
@@ -78,20 +80,39 @@ std::string filled(std::string_view text,
   return out;
 }
 
-/// A body in quotes that do not occur in it.
-std::string dollar_quoted(const std::string& body) {
-  std::string tag = "$fence$";
-  for (int number = 1; body.find(tag) != std::string::npos; ++number) {
-    tag = "$fence" + std::to_string(number) + "$";
+/// A word between two such signs that does not occur in the text.
+std::string fresh_mark(char sign, const std::string& word, const std::string& text) {
+  std::string mark = sign + word + sign;
+  for (int number = 1; text.find(mark) != std::string::npos; ++number) {
+    mark = sign + word + std::to_string(number) + sign;
   }
+  return mark;
+}
+
+/// A body in quotes that do not occur in it.
+std::string dollar_quoted(const std::string& body, const std::string& word = "fence") {
+  const std::string tag = fresh_mark('$', word, body);
   return tag + body + tag;
 }
 
-// The search path of whoever runs this is kept with the functions: a writer's own path must not lead
-// to another table of numbers.
+/// A statement that makes a function, `head` and then `body` as a literal. Both name gate and judge
+/// with their schema, and the functions have a path of their own: whatever the path of a writer says
+/// ("$user" is the *writer's* schema), and whatever temporary table it has, the numbers are those of
+/// the table that was made here. Where the caller named no schema it is the first of the caller's
+/// path, which only the server knows: `home` stands for it.
+std::string postgres_function(const std::string& head, const std::string& body,
+                              const std::string& home) {
+  const std::string done =
+      "\nDECLARE\n  home constant text := coalesce(quote_ident(current_schema()), '');\nBEGIN\n"
+      "  EXECUTE replace(" +
+      dollar_quoted(head + "\nLANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS ") + ", '" +
+      home + "', home)\n    || quote_literal(replace(" + dollar_quoted(body) + ", '" + home +
+      "', home));\nEND\n";
+  return "DO " + dollar_quoted(done, "do");
+}
+
 constexpr std::string_view postgres_judge_head =
-    "CREATE OR REPLACE FUNCTION @judge@(shown_resource text, written text) RETURNS void\n"
-    "LANGUAGE plpgsql SET search_path FROM CURRENT AS ";
+    "CREATE OR REPLACE FUNCTION @judge@(shown_resource text, written text) RETURNS void";
 // Reads and locks before it writes: who writes a thousand rows under one pass changes the row of
 // numbers once.
 constexpr std::string_view postgres_judge_body = R"sql(
@@ -160,10 +181,12 @@ BEGIN
       HINT = 'DELETE the rows, or drop the triggers first.';
   END IF;
   IF TG_OP <> 'INSERT' THEN
-    PERFORM @judge@(@resource@ || OLD.@column@::text, @written@);
+    PERFORM @judge@((@resource@ || OLD.@column@::text) COLLATE "C", @written@);
   END IF;
-  IF TG_OP = 'INSERT' OR (TG_OP = 'UPDATE' AND NEW.@column@ IS DISTINCT FROM OLD.@column@) THEN
-    PERFORM @judge@(@resource@ || NEW.@column@::text, @written@);
+  -- Byte by byte: a column's type or collation may take two resources for one.
+  IF TG_OP = 'INSERT' OR (TG_OP = 'UPDATE'
+     AND NEW.@column@::text COLLATE "C" IS DISTINCT FROM OLD.@column@::text COLLATE "C") THEN
+    PERFORM @judge@((@resource@ || NEW.@column@::text) COLLATE "C", @written@);
   END IF;
   IF TG_OP = 'DELETE' THEN
     RETURN OLD;
@@ -184,20 +207,26 @@ std::vector<std::pair<std::string_view, std::string>> marks_of(const named& all)
           {"written", all.written}, {"resource", all.resource}, {"column", all.column}};
 }
 
-std::vector<std::string> postgres_triggers(const named& all) {
+std::vector<std::string> postgres_triggers(named all) {
+  const std::string function = beside(dialect::postgres, all.plain, "fence_", "");
+  const std::string home =
+      fresh_mark('@', "home", all.gate + all.resource + all.written + all.column + function);
+  if (!all.gate_has_schema) {
+    all.gate.insert(0, home + ".");
+    all.judge.insert(0, home + ".");
+  }
   const auto marks = marks_of(all);
   const bool by_row = !all.column.empty();
-  const std::string function = beside(dialect::postgres, all.plain, "fence_", "");
   const auto trigger = [&](const std::string& name, const std::string& events,
                            const std::string& each) {
-    return "CREATE OR REPLACE TRIGGER " + name + " BEFORE " + events + " ON " + all.table +
-           "\nFOR EACH " + each + " EXECUTE FUNCTION " + function + "()";
+    return "CREATE TRIGGER " + name + " BEFORE " + events + " ON " + all.table + "\nFOR EACH " +
+           each + " EXECUTE FUNCTION " + function + "()";
   };
   std::vector<std::string> out{
-      filled(postgres_judge_head, marks) + dollar_quoted(filled(postgres_judge_body, marks)),
-      "CREATE OR REPLACE FUNCTION " + function +
-          "() RETURNS trigger\nLANGUAGE plpgsql SET search_path FROM CURRENT AS " +
-          dollar_quoted(filled(by_row ? postgres_row_body : postgres_table_body, marks))};
+      postgres_function(filled(postgres_judge_head, marks), filled(postgres_judge_body, marks),
+                        home),
+      postgres_function("CREATE OR REPLACE FUNCTION " + function + "() RETURNS trigger",
+                        filled(by_row ? postgres_row_body : postgres_table_body, marks), home)};
   // A table that was fenced the other way before is left with one way.
   out.push_back("DROP TRIGGER IF EXISTS sallyport_fence ON " + all.table);
   out.push_back("DROP TRIGGER IF EXISTS sallyport_fence_truncate ON " + all.table);

@@ -219,7 +219,7 @@ class Check(Fence):
 class Ddl(Fence):
     def test_it_prints_triggers_and_asks_nobody(self):
         for database, words in (
-            ("postgres", ("BEGIN;", "CREATE OR REPLACE TRIGGER", "TRUNCATE", 'OLD."id"', "COMMIT;")),
+            ("postgres", ("BEGIN;", "CREATE TRIGGER", "current_schema()", "TRUNCATE", 'OLD."id"', "COMMIT;")),
             ("mariadb", ("DELIMITER //", "CREATE OR REPLACE TRIGGER", "OLD.`id`")),
         ):
             told = self.sallyport("fence", "ddl", database, "accounts", "--resource-column", "id")

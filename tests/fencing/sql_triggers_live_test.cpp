@@ -500,5 +500,121 @@ TEST(SqlTriggersOnPostgres, FindTheirNumbersFromAnySearchPath) {
             7);
 }
 
+/// Writes to public.accounts as somebody whose own names come first; the SQLSTATE of a refusal, or "".
+std::string write_under(const connection& database, std::uint64_t token) {
+  return state_of([&] {
+    database.run("BEGIN");
+    try {
+      database(declare_pass(dialect::postgres, exclusive(token)));
+      database.run("INSERT INTO public.accounts VALUES (" + std::to_string(token) + ")");
+      database.run("COMMIT");
+    } catch (const kit::sql_error&) {
+      database.run("ROLLBACK");
+      throw;
+    }
+  });
+}
+
+TEST(SqlTriggersOnPostgres, KeepTheirNumbersWhenAWriterHasASchemaOfItsOwn) {
+  const connection database = databases::connect(dialect::postgres);
+  make_tables(database);
+  database.run("SET search_path = \"$user\", public");  // as servers have it
+  for (const auto& each : sql_trigger_ddl(dialect::postgres, {.table = "accounts"})) database(each);
+  for (const char* each : {"CREATE ROLE shop", "GRANT ALL ON sallyport_fence, accounts TO shop"}) {
+    database.run(each);
+  }
+  database.run("SET ROLE shop");
+  EXPECT_EQ(write_under(database, 50), "");
+  EXPECT_EQ(write_under(database, 40), sql_state::stale);
+
+  // Its own schema, and its own gates in it: "$user" now leads there.
+  database.run("RESET ROLE");
+  database.run("CREATE SCHEMA shop AUTHORIZATION shop");
+  database.run("SET ROLE shop");
+  database.run("CREATE TABLE orders (id bigint)");
+  for (const auto& each : sql_trigger_ddl(dialect::postgres, {.table = "orders"})) database(each);
+
+  EXPECT_EQ(write_under(database, 40), sql_state::stale);
+  EXPECT_EQ(write_under(database, 51), "");
+
+  database.run("RESET ROLE");
+  EXPECT_EQ(database.number("SELECT newest_exclusive FROM public.sallyport_fence "
+                            "WHERE resource = 'accounts'"),
+            51);
+  EXPECT_EQ(database.number("SELECT count(*) FROM shop.sallyport_fence"), 0);
+  for (const char* each : {"DROP OWNED BY shop CASCADE", "DROP ROLE shop"}) database.run(each);
+}
+
+TEST(SqlTriggersOnPostgres, KeepTheirNumbersWhenAWriterHasATemporaryTableOfThatName) {
+  const connection database = databases::connect(dialect::postgres);
+  make_tables(database);
+  for (const auto& each : sql_trigger_ddl(dialect::postgres, {.table = "accounts"})) database(each);
+  EXPECT_EQ(write_under(database, 50), "");
+
+  database.run("CREATE TEMPORARY TABLE sallyport_fence (LIKE public.sallyport_fence)");
+
+  EXPECT_EQ(write_under(database, 40), sql_state::stale);
+}
+
+TEST(SqlTriggersOnPostgres, AreMadeInASchemaOfAnyName) {
+  const connection database = databases::connect(dialect::postgres);
+  make_tables(database);
+  database.run("CREATE SCHEMA \"it's $fence$ \\ @home@\"");
+  database.run("SET search_path = \"it's $fence$ \\ @home@\"");
+  for (const auto& each : sql_trigger_ddl(
+           dialect::postgres, {.table = "public.accounts", .resource = "@home@ @home1@"})) {
+    database(each);
+  }
+  database.run("RESET search_path");
+
+  EXPECT_EQ(write_under(database, 50), "");
+  EXPECT_EQ(write_under(database, 40), sql_state::stale);
+
+  EXPECT_EQ(
+      database.number("SELECT newest_exclusive FROM \"it's $fence$ \\ @home@\".sallyport_fence "
+                      "WHERE resource = '@home@ @home1@'"),
+      50);
+  database.run("DROP SCHEMA \"it's $fence$ \\ @home@\" CASCADE");
+}
+
+TEST(SqlTriggersOnPostgres, TellRowsApartWhoseColumnHasATypeOfSomeSchema) {
+  const connection database = databases::connect(dialect::postgres);
+  make_tables(database);
+  database.run("DROP TABLE accounts");
+  database.run("CREATE SCHEMA types");
+  // A type whose operators the functions' own path does not find, and which takes a and A for one.
+  database.run(
+      "CREATE COLLATION types.loose (provider = icu, locale = 'und-u-ks-level2', "
+      "deterministic = false)");
+  database.run("CREATE DOMAIN types.key AS text COLLATE types.loose");
+  database.run("CREATE TABLE accounts (id types.key)");
+  for (const auto& each :
+       sql_trigger_ddl(dialect::postgres, {.table = "accounts", .resource_column = "id"})) {
+    database(each);
+  }
+  const auto under = [&](std::uint64_t token, const std::string& text) {
+    return state_of([&] {
+      database.run("BEGIN");
+      try {
+        database(declare_pass(dialect::postgres, exclusive(token)));
+        database.run(text);
+        database.run("COMMIT");
+      } catch (const kit::sql_error&) {
+        database.run("ROLLBACK");
+        throw;
+      }
+    });
+  };
+
+  EXPECT_EQ(under(50, "INSERT INTO accounts VALUES ('A')"), "");
+  EXPECT_EQ(under(10, "INSERT INTO accounts VALUES ('b')"), "");
+  EXPECT_EQ(under(20, "UPDATE accounts SET id = 'a' WHERE id = 'b'"), "");
+  EXPECT_EQ(under(30, "UPDATE accounts SET id = 'A' WHERE id COLLATE \"C\" = 'a'"),
+            sql_state::stale);
+
+  database.run("DROP TABLE accounts");
+  database.run("DROP SCHEMA types CASCADE");
+}
+
 }  // namespace
 }  // namespace sallyport::fence
