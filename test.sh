@@ -61,7 +61,7 @@ packages=(
   libsasl2-2
   libzookeeper-mt-dev zookeeper openjdk-17-jdk-headless libcurator-recipes-java
   python3 python3-kazoo python3-pymemcache python3-redis pkg-config util-linux
-  spin
+  spin strace valgrind
 )
 # Unpacked into build/unpacked and not installed: those of PostgreSQL, pgbouncer, MariaDB, memcached and etcd would bring services
 # along. Those of golang have the files that our messages are compared with, and what Go's client of etcd is made of;
