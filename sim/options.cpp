@@ -298,6 +298,13 @@ bool draws_redis_store(std::uint64_t seed) {
   return base::random(seed ^ salt).chance(1.0 / 3);
 }
 
+/// Redis: the largest blocks of tokens that a user can ask for.
+bool draws_large_blocks(std::uint64_t seed) {
+  constexpr std::uint64_t salt = 0xb142500000000;
+  return base::random(seed ^ salt).chance(0.5);
+}
+constexpr std::uint32_t most_local_turns = 1'000'000;
+
 /// A tenth of all seeds each for etcd and ZooKeeper.
 double draw_for_clusters(std::uint64_t seed) {
   constexpr std::uint64_t salt = 0xbc200000000;
@@ -371,6 +378,7 @@ options draw_options(std::uint64_t seed, base::random& random) {
   out.processes = 2 + static_cast<std::uint32_t>(random.below(5));
   out.callers = 1 + static_cast<std::uint32_t>(random.below(3));
   out.local_turns = random.chance(0.4) ? 1 : 2 + static_cast<std::uint32_t>(random.below(7));
+  if (out.redis && draws_large_blocks(seed)) out.local_turns = most_local_turns;
   out.single_tokens = random.chance(0.3);
   out.notices_without_grant = random.chance(0.2);
   out.readers = 0.2 + 0.6 * random.unit();

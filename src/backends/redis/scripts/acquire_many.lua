@@ -3,6 +3,7 @@
 -- 13: may be known here, 14: card, 15: mode (x or s), 16: permits.
 -- Answers {1, first, last, remaining, provisional, permits}, {2, ask again after or -1, newest token, foreign holder,
 -- first in line, permits}, {3} held, {4, kind} in use as another kind.
+--!include draw.lua
 --!include common.lua
 --!include many.lua
 
@@ -43,7 +44,7 @@ if used_as ~= false then
   end
   if let_in then
     forget_ticket(id)
-    local first, last = draw(ARGV[11])
+    local first, last = draw(counter, ARGV[11], now)
     local expiry = now + ARGV[7]
     add_holder(kind, permits, id, table.concat({whole(expiry), whole(first), whole(last), mode, 'c', whole(now),
       locals, card}, ' '), expiry, mode == 'x')

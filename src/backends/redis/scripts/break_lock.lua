@@ -1,6 +1,7 @@
 -- Takes the grant away whose block contains a token. ARGV 5: the token, 6: s (safe: a tombstone stays for the remaining
 -- time) or n (now: the next one enters). Answers 1: done, 0: nobody holds it, 2: held under another token, 3: broken
 -- already, 4: held by another library's client.
+--!include draw.lua
 --!include common.lua
 --!include one.lua
 --!include many.lua

@@ -12,17 +12,6 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- `count` new tokens, first and last. A counter that was not there was lost (FLUSHALL, a restart without persistence): it
--- begins at the server's clock, above every token drawn before, as long as fewer than 1,024 a millisecond were.
-local function draw(count)
-  local last = redis.call('INCRBY', counter, count)
-  if last == tonumber(count) then
-    last = now_ms() * 1024 + count
-    redis.call('SET', counter, whole(last))
-  end
-  return last - count + 1, last
-end
-
 -- How many heard it: a client that is gone does not.
 local function tell(client, message)
   return redis.call(publish, channel_head .. client .. channel_tail, message)

@@ -1,5 +1,6 @@
 -- A writer becomes a reader, keeps its token and is good for a whole lease; readers at the front enter.
 -- ARGV 5: id, 6: lease, 7: local waiters. Answers {1, first, last, remaining} or {0}: gone.
+--!include draw.lua
 --!include common.lua
 --!include many.lua
 

@@ -10,6 +10,8 @@ if mine and not popped[1] then
   return 1
 end
 
+--!include draw.lua
+
 if mine then
   -- The usual hand-off, likewise: the first waiter lives and listens.
   local next_id = popped[1]
@@ -18,13 +20,7 @@ if mine then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   if lapses and tonumber(lapses) > now then
-    local last = redis.call('INCRBY', KEYS[5], count)
-    -- A counter that was lost begins at the clock.
-    if last == tonumber(count) then
-      last = now * 1024 + count
-      redis.call('SET', KEYS[5], string.format('%.0f', last))
-    end
-    local tokens = string.format('%.0f %.0f', last - count + 1, last)
+    local tokens = string.format('%.0f %.0f', draw(KEYS[5], count, now))
     if redis.call(ARGV[1], ARGV[2] .. client .. ARGV[3], 'g ' .. next_id .. ' ' .. tokens .. ' ' .. window .. ' 1') > 0 then
       redis.call('SET', KEYS[1], string.format('sp1 %s %s %s p %.0f %s ', ARGV[6], next_id, tokens, now, locals) .. card,
         'PX', window)

@@ -1,4 +1,5 @@
 -- release or withdraw of a lock with many holders. ARGV 5: kind, 6: id, 7: r or w. Answers 1: left, 0: not there.
+--!include draw.lua
 --!include common.lua
 --!include many.lua
 

@@ -116,7 +116,7 @@ local function serve_many(kind, permits, now, asker)
       return true, served
     else
       redis.call('ZREM', queue, head)
-      local first, last = draw(count)
+      local first, last = draw(counter, count, now)
       if tell(client_of(card), table.concat({'g', head, whole(first), whole(last), window, permits}, ' ')) > 0 then
         redis.call('HDEL', waiters, head)
         local expiry = now + window

@@ -23,7 +23,7 @@ local function serve(kind, asker, popped)
         tidy()
         return id
       else
-        local first, last = draw(count)
+        local first, last = draw(counter, count, now)
         if tell(client_of(card), table.concat({'g', id, whole(first), whole(last), window, 1}, ' ')) > 0 then
           hold('sp1 ' .. kind .. ' ' .. id, first, last, 'p', now, locals, card, window)
           redis.call('HDEL', waiters, id)

@@ -1,5 +1,7 @@
 -- Compare-and-extend of a lock with many holders; names one key only, or with tokens to draw the counter as well.
 -- ARGV 1: kind, 2: id, 3: lease, 4: local waiters, 5: tokens to draw. Answers {1, first, last, remaining} or {0}: gone.
+--!include draw.lua
+
 local kind = redis.pcall('HGET', KEYS[1], ':kind')
 if kind ~= ARGV[1] then return {0} end
 local mine = redis.call('HGET', KEYS[1], ARGV[2])
@@ -15,12 +17,8 @@ local latest = tonumber(redis.call('HGET', KEYS[1], ':latest'))
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.max(expiry, latest)))
 local count = tonumber(ARGV[5])
 if count > 0 then
-  local drawn = redis.call('INCRBY', KEYS[2], count)
-  if drawn == count then
-    drawn = now * 1024 + count
-    redis.call('SET', KEYS[2], string.format('%.0f', drawn))
-  end
-  first, last = string.format('%.0f', drawn - count + 1), string.format('%.0f', drawn)
+  first, last = draw(KEYS[2], count, now)
+  first, last = string.format('%.0f', first), string.format('%.0f', last)
 end
 redis.call('HSET', KEYS[1], ARGV[2], table.concat({string.format('%.0f', expiry), first, last, mode, 'c', since,
   ARGV[4], card}, ' '))
