@@ -29,7 +29,7 @@ namespace sallyport::bench {
 namespace {
 
 using namespace std::chrono_literals;
-using kit::commands_of_clients;
+using kit::count_commands;
 
 constexpr double rate_bar = 1 / 0.25;
 constexpr double latency_bar = 3.5;
@@ -175,12 +175,12 @@ std::vector<double> crowd_of(int waiters, seconds time) {
   auto probe = server->probe();
   std::vector<std::uint64_t> before;
   for (int i = 0; i < waiters; ++i) before.push_back(board->turns[static_cast<std::size_t>(i)]);
-  const std::uint64_t commands_before = commands_of_clients(probe);
+  const std::uint64_t commands_before = count_commands(probe).of_clients;
   const std::uint64_t turns_before = turns();
   // Long enough for every waiter to have some turns.
   std::this_thread::sleep_for(
       std::max<seconds>(time, std::chrono::duration<double>(waiters * 0.02)));
-  const auto commands = static_cast<double>(commands_of_clients(probe) - commands_before);
+  const auto commands = static_cast<double>(count_commands(probe).of_clients - commands_before);
   const auto handoffs = static_cast<double>(turns() - turns_before);
   std::uint64_t most = 0;
   std::uint64_t fewest = ~std::uint64_t{0};
@@ -229,10 +229,10 @@ std::vector<double> idle_waiters(seconds time) {
     return probe.expect({"EVAL", "return #redis.call('KEYS', '*\1queue')", "0"}).integer;
   };
   for (int tries = 0; queued() < waiters && tries < 500; ++tries) std::this_thread::sleep_for(20ms);
-  const std::uint64_t before = commands_of_clients(probe);
+  const std::uint64_t before = count_commands(probe).of_clients;
   const auto began = stopwatch::now();
   std::this_thread::sleep_for(std::max<seconds>(time, 5s));
-  const auto commands = static_cast<double>(commands_of_clients(probe) - before);
+  const auto commands = static_cast<double>(count_commands(probe).of_clients - before);
   const seconds passed = stopwatch::now() - began;
   enough.request_stop();
   threads.clear();

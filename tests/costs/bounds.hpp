@@ -3,7 +3,7 @@
 #include <string_view>
 
 /// The table of what things may cost. Every line is counted by a test of this folder, which fails
-/// when the count is above its bound, and also when it is below `stale_share` of it, so that the
+/// when the count is above its bound, and also when it is not above `stale_share` of it, so that the
 /// table stays true. A change that raises a count above its bound changes this file in the same
 /// commit and says why there; one that lowers a count much lowers the bound.
 namespace sallyport::costs {
@@ -13,7 +13,7 @@ struct bound {
   double most;
 };
 
-/// A count below this share of its bound is a bound that says nothing any more.
+/// With a count that is this share of it, or less, a bound says nothing any more.
 inline constexpr double stale_share = 0.8;
 
 // Heap, in bytes, of each of 100,000 leases that a client holds on memory:, the store's own entry
@@ -41,7 +41,7 @@ inline constexpr bound system_calls_redis{"system calls a pair, redis:", 6.1};
 // execve. Some depend on which thread is faster.
 inline constexpr bound system_calls_run{"system calls of sallyport run, local:", 285};
 // How often such a run passes the gate of the store, through which one process passes at a time.
-inline constexpr bound gate_passes_run{"gate passes of sallyport run, local:", 5};
+inline constexpr bound gate_passes_run{"gate passes of sallyport run, local:", 4};
 
 // Redis: one caller that stands in line where nobody else does, and the release that hands the lock
 // over to it. Commands are what clients send; calls are what their scripts do inside of the server.
@@ -51,11 +51,12 @@ inline constexpr bound handoff_calls{"calls inside of scripts a hand-off, redis:
 
 // Threads that a client adds to its process: opened and never used; with a lease held; with a
 // caller that waits as well (the caller's own thread not counted); after a lease was lost and its
-// callback has run.
+// callback has run; and all of this with an observer.
 inline constexpr bound threads_idle_memory{"threads of an idle client, memory:", 0};
 inline constexpr bound threads_holding_memory{"threads of a holder, memory:", 1};
 inline constexpr bound threads_waiting_memory{"threads of a waiter, memory:", 1};
 inline constexpr bound threads_after_loss_memory{"threads after a loss, memory:", 2};
+inline constexpr bound threads_observed_memory{"threads of an observed client, memory:", 3};
 inline constexpr bound threads_idle_local{"threads of an idle client, local:", 0};
 inline constexpr bound threads_holding_local{"threads of a holder, local:", 1};
 inline constexpr bound threads_waiting_local{"threads of a waiter, local:", 1};

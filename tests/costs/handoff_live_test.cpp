@@ -29,10 +29,8 @@ class relay {
 
   /// What one turn of the client that is outside costs, from its asking on.
   handoff_cost pass_on() {
-    const std::uint64_t commands = kit::commands_of_clients(probe_);
-    const std::uint64_t scripts = kit::scripts_run(probe_);
-    const std::uint64_t executed = kit::commands_executed(probe_);
-    std::uint64_t questions = 1;  // of this probe: `executed` does not know of its own
+    const kit::command_counts before = kit::count_commands(probe_);
+    std::uint64_t questions = 1;  // of this probe; the one before did not count itself
     live::waiter next{first_is_inside_ ? second_ : first_};
     EXPECT_TRUE(contract::eventually([&] {
       ++questions;
@@ -43,11 +41,11 @@ class relay {
     EXPECT_TRUE(held_);
     first_is_inside_ = !first_is_inside_;
 
-    const std::uint64_t all = kit::commands_executed(probe_) - executed - questions;
-    const std::uint64_t sent = kit::commands_of_clients(probe_) - commands;
+    const kit::command_counts after = kit::count_commands(probe_);
+    const std::uint64_t sent = after.of_clients - before.of_clients;
     return {.commands = static_cast<double>(sent),
-            .scripts = static_cast<double>(kit::scripts_run(probe_) - scripts),
-            .calls = static_cast<double>(all - sent)};
+            .scripts = static_cast<double>(after.scripts - before.scripts),
+            .calls = static_cast<double>(after.all - before.all - questions - sent)};
   }
 
  private:

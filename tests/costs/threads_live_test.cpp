@@ -5,6 +5,7 @@
 #include <sallyport/sallyport.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <stop_token>
 #include <string>
 
@@ -52,6 +53,21 @@ void count_threads(const std::string& address, const thread_bounds& most) {
 TEST(Threads, OfAClientInMemory) {
   count_threads(memory_store(), {threads_idle_memory, threads_holding_memory,
                                  threads_waiting_memory, threads_after_loss_memory});
+}
+
+TEST(Threads, OfAnObservedClient) {
+  const std::size_t others = kit::read_threads().size();
+  const auto watcher = std::make_shared<metrics>();
+  const auto store = client::open(memory_store(), {.watcher = watcher});
+  mutex lock{store, "door"};
+  auto held = lock.acquire();
+  contract::signal_flag told;
+  const std::stop_callback on_loss{held.lost(), [&told] { told.raise(); }};
+  store.break_lock("door", held.token(), break_style::at_once);
+  ASSERT_TRUE(told.wait());
+  ASSERT_TRUE(contract::eventually([&] { return watcher->read().lost == 1; }));
+  EXPECT_TRUE(
+      keeps_to(threads_observed_memory, static_cast<double>(kit::read_threads().size() - others)));
 }
 
 TEST(Threads, OfAClientOnLocal) {

@@ -20,30 +20,21 @@ std::uint64_t calls_of(redis_probe& probe, const std::string& command) {
   return calls_in(statistics(probe), command);
 }
 
-std::uint64_t commands_of_clients(redis_probe& probe) {
+command_counts count_commands(redis_probe& probe) {
+  const std::string text = statistics(probe);
+  command_counts counts;
   // What a script calls is counted under its own name: these are the ones that only clients send.
-  const std::string all = statistics(probe);
-  std::uint64_t sum = 0;
   for (const std::string_view name : {"eval", "evalsha", "subscribe", "ping", "script|load",
                                       "client|setname", "auth", "select"}) {
-    sum += calls_in(all, name);
+    counts.of_clients += calls_in(text, name);
   }
-  return sum;
-}
-
-std::uint64_t scripts_run(redis_probe& probe) {
-  const std::string all = statistics(probe);
-  return calls_in(all, "eval") + calls_in(all, "evalsha");
-}
-
-std::uint64_t commands_executed(redis_probe& probe) {
-  const std::string all = statistics(probe);
-  std::uint64_t sum = 0;
-  for (auto at = all.find("cmdstat_"); at != std::string::npos; at = all.find("cmdstat_", at + 1)) {
-    const std::string_view rest = std::string_view(all).substr(at);
-    sum += std::stoull(std::string(rest.substr(rest.find("calls=") + 6, 20)));
+  counts.scripts = calls_in(text, "eval") + calls_in(text, "evalsha");
+  constexpr std::string_view calls = "calls=";
+  for (auto at = text.find("cmdstat_"); at != std::string::npos;
+       at = text.find("cmdstat_", at + 1)) {
+    counts.all += std::stoull(text.substr(text.find(calls, at) + calls.size(), 20));
   }
-  return sum;
+  return counts;
 }
 
 }  // namespace sallyport::kit

@@ -9,11 +9,14 @@ namespace sallyport::kit {
 
 /// How often the server has executed a command ("evalsha", "script|load"), also inside of scripts.
 [[nodiscard]] std::uint64_t calls_of(redis_probe& probe, const std::string& command);
-/// How many commands clients of ours have sent; what scripts call is not among them.
-[[nodiscard]] std::uint64_t commands_of_clients(redis_probe& probe);
-/// How many scripts the server has run.
-[[nodiscard]] std::uint64_t scripts_run(redis_probe& probe);
-/// How many commands the server has executed, whoever called them: clients, scripts, and probes.
-[[nodiscard]] std::uint64_t commands_executed(redis_probe& probe);
+
+/// What the server has executed up to one moment.
+struct command_counts {
+  std::uint64_t of_clients = 0;  ///< what clients of ours have sent; what scripts call is not in it
+  std::uint64_t scripts = 0;
+  std::uint64_t all = 0;  ///< whoever called them: clients, scripts, and probes
+};
+
+[[nodiscard]] command_counts count_commands(redis_probe& probe);
 
 }  // namespace sallyport::kit
