@@ -28,6 +28,18 @@ lease_clock::time_point told_lost_at(const lease_view& view) {
 
 // ---- restarts ------------------------------------------------------------------------------------
 
+TEST(Restart, IsNotSurvivedWhereRewritesAreNotSynced) {
+  redis_server server{{.persistence = kit::redis_persistence::append_always,
+                       .config = {"no-appendfsync-on-rewrite yes"}}};
+
+  const auto store = open(server.port());
+
+  EXPECT_FALSE(store.capabilities().survives_store_restart);
+  EXPECT_TRUE(std::ranges::any_of(store.capabilities().caveats, [](const std::string& each) {
+    return each.find("no-appendfsync-on-rewrite") != std::string::npos;
+  }));
+}
+
 TEST(Restart, WithAnAppendOnlyFileKeepsLocksAndTokens) {
   redis_server server{{.persistence = kit::redis_persistence::append_always}};
   const auto first = open(server.port());

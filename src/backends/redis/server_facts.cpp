@@ -33,6 +33,7 @@ void read_setting(const reply& said, server_facts& facts) {
     if (name == "maxmemory-policy") facts.eviction = value;
     if (name == "appendonly") facts.appends = value == "yes";
     if (name == "appendfsync") facts.fsync = value;
+    if (name == "no-appendfsync-on-rewrite") facts.unsynced_rewrites = value == "yes";
   }
 }
 
@@ -43,7 +44,7 @@ std::vector<std::vector<std::string>> questions_about_a_server() {
           {"INFO", "replication"},
           {"INFO", "cluster"},
           {"CONFIG", "GET", "maxmemory-policy"},
-          {"CONFIG", "GET", "append*"}};
+          {"CONFIG", "GET", "*append*"}};
 }
 
 server_facts facts_in(const std::vector<reply>& said) {
@@ -76,7 +77,7 @@ sallyport::capabilities capabilities_of(const server_facts& facts, bool connecte
   all.elections = true;
   all.notices_death = false;
   all.tells_kind = true;
-  all.survives_store_restart = facts.appends && facts.fsync == "always";
+  all.survives_store_restart = facts.durable();
   all.min_lease = 100ms;
   all.max_lease = 24h;
   // Leases end on a grid of milliseconds, by a clock that the server reads now and then.
@@ -99,6 +100,12 @@ sallyport::capabilities capabilities_of(const server_facts& facts, bool connecte
         "The server could not be reached when the client was opened, so its settings are unknown; "
         "what is said here is the least that can be promised.");
     return all;
+  }
+  if (facts.appends && facts.fsync == "always" && facts.unsynced_rewrites) {
+    all.caveats.emplace_back(
+        "no-appendfsync-on-rewrite is yes: while the server saves or rewrites its file, "
+        "appendfsync "
+        "always does nothing, and a crash then forgets locks. Set it to no.");
   }
   if (!all.survives_store_restart) {
     all.caveats.emplace_back(
