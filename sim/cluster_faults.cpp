@@ -32,6 +32,9 @@ bool fault_maker::strike_cluster(fault which, process& victim) {
     case fault::watch_cancel:
       if (etcd_ != nullptr) etcd_->cancel_some_watch();
       return true;
+    case fault::full_store:
+      if (etcd_ != nullptr) etcd_->fill_up();
+      return true;
     default:
       return false;
   }

@@ -67,6 +67,7 @@ constexpr planted_case cases[] = {
     {defect::etcd_late_put_not_withdrawn, "etcd_late_put_not_withdrawn", 4000, "etcd"},
     {defect::etcd_watch_alone, "etcd_watch_alone", 4000, "etcd"},
     {defect::etcd_leaving_given_up, "etcd_leaving_given_up", 4000, "etcd"},
+    {defect::etcd_trouble_told_as_nothing, "etcd_trouble_told_as_nothing", 4000, "etcd"},
     {defect::zookeeper_token_from_creation, "zookeeper_token_from_creation", 4000, "zookeeper"},
     {defect::zookeeper_proof_from_answer, "zookeeper_proof_from_answer", 4000, "zookeeper"},
     {defect::zookeeper_create_forgotten, "zookeeper_create_forgotten", 4000, "zookeeper"},

@@ -196,6 +196,12 @@ void etcd_driver::launch(std::uint64_t number, call& what) {
                           case answer::word::no_such_lease:
                             answered(number, ending::no_such_lease, nullptr);
                             return;
+                          case answer::word::lease_exists:
+                            answered(number, ending::lease_exists, nullptr);
+                            return;
+                          case answer::word::refused:
+                            answered(number, ending::refused, nullptr);
+                            return;
                         }
                       });
                     });
@@ -213,6 +219,8 @@ void etcd_driver::answered(std::uint64_t number, ending how, const answer* said)
       refusals_ = 0;
       break;
     case ending::no_such_lease:
+    case ending::lease_exists:
+    case ending::refused:
       break;
     case ending::not_done:
       move_on(what.at);
@@ -232,9 +240,11 @@ void etcd_driver::answered(std::uint64_t number, ending how, const answer* said)
   }
   const call over = std::move(what);
   calls_.erase(number);
-  const trouble why = how == ending::no_such_lease ? trouble::no_such_lease
-                      : over.doubtful              ? trouble::unknown
-                                                   : trouble::unavailable;
+  const trouble why = how == ending::no_such_lease  ? trouble::no_such_lease
+                      : how == ending::lease_exists ? trouble::lease_exists
+                      : how == ending::refused      ? trouble::refused
+                      : over.doubtful               ? trouble::unknown
+                                                    : trouble::unavailable;
   over.done(how == ending::done ? said : nullptr, why, over.doubtful);
 }
 

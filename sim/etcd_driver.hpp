@@ -53,7 +53,15 @@ class etcd_driver final : public machine_driver<etcd_protocol>,
     bool doubtful = false;
     bool parked = false;
   };
-  enum class ending : std::uint8_t { done, no_such_lease, not_done, lost, silent };
+  enum class ending : std::uint8_t {
+    done,
+    no_such_lease,
+    lease_exists,
+    refused,
+    not_done,
+    lost,
+    silent,
+  };
   /// One of the two streams, over all its openings.
   struct line {
     bool is_watch = false;

@@ -23,6 +23,14 @@ constexpr int sweeps_per_lease = 24;
 /// Tombstones are nobody's.
 constexpr std::uint64_t nobody = 0;
 
+/// etcd does not look which of its two ways a transaction would go.
+bool wants_room(const backends::etcd::txn& what) {
+  const auto writes = [](const backends::etcd::operation& each) {
+    return std::holds_alternative<put>(each);
+  };
+  return std::ranges::any_of(what.then, writes) || std::ranges::any_of(what.otherwise, writes);
+}
+
 }  // namespace
 
 etcd_store::etcd_store(context& shared, checkers& checks)
@@ -68,6 +76,11 @@ void etcd_store::txn(member_number at, const backends::etcd::txn& what, respond 
 }
 
 void etcd_store::apply(member_number at, const backends::etcd::txn& what, const respond& says) {
+  if (full_ && wants_room(what)) {
+    shared_.count.add(counter::etcd_refused);
+    says({.is = answer::word::refused});
+    return;
+  }
   const revision before = model_.at;
   model_.term = members_.seen_by(at).term;
   const auto said = model_.apply(what);
@@ -86,15 +99,20 @@ void etcd_store::grant(member_number at, std::uint64_t client, lease_id id, std:
   through_leader(
       at,
       [this, client, id, length, says] {
-        // One that was asked for twice is there already: etcd says so, and it is good.
-        if (model_.grant(id, seconds{length}, now())) {
-          // A request that came after the revocation makes it anew, for nobody: what is put on it by
-          // another late one lapses by itself.
-          if (owners_.contains(id)) not_revoked_.insert(id);
-          owners_[id] = client;
-          granted_at_[id] = shared_.loop.now();
-          seconds_[id] = length;
+        if (full_) {
+          says({.is = answer::word::refused});
+          return;
         }
+        if (!model_.grant(id, seconds{length}, now())) {
+          says({.is = answer::word::lease_exists});
+          return;
+        }
+        // A request that came after the revocation makes it anew, for nobody: what is put on it by
+        // another late one lapses by itself.
+        if (owners_.contains(id)) not_revoked_.insert(id);
+        owners_[id] = client;
+        granted_at_[id] = shared_.loop.now();
+        seconds_[id] = length;
         says({.is = answer::word::done, .seconds = length});
       },
       says);
@@ -293,6 +311,14 @@ void etcd_store::go_deaf(std::uint64_t client, stream& on) {
                      });
 }
 
+void etcd_store::fill_up() {
+  shared_.note("etcd is full");
+  shared_.count.add(counter::etcd_full);
+  be_full(true);
+  shared_.loop.after(draw_between(shared_.random, shared_.plan.lease / 20, shared_.plan.lease),
+                     [this] { be_full(false); });
+}
+
 void etcd_store::cancel_some_watch() {
   if (model_.watchers.empty()) return;
   const auto chosen =
@@ -331,7 +357,7 @@ void etcd_store::check_order(const key_value& in) {
   const bool i_share = mine == form::reader || were_shared_.contains(in.key);
   std::uint32_t before = 0;
   for (const auto& [key, each] : model_.keys) {
-    if (!key.starts_with(folder) || each.created >= in.created) continue;
+    if (!segment_in(folder, key) || each.created >= in.created) continue;
     const form its = form_of(std::string_view(key).substr(folder.size()));
     // A writer whose downgrade was not answered relies on being a reader, and says the contrary.
     const bool shares = its == form::reader || were_shared_.contains(key);
@@ -379,7 +405,7 @@ void etcd_store::break_some_grant(const lock_name& name, backend_api::break_mode
   if (!members_.leader()) return;
   const std::string folder = keys_.folder(name.text());
   for (const auto& [key, each] : model_.keys) {
-    if (!key.starts_with(folder)) continue;
+    if (!segment_in(folder, key)) continue;
     const std::string card = keys_.card(key);
     const bool has_card = model_.keys.contains(card);
     const key_value& described = has_card ? model_.keys.at(card) : each;

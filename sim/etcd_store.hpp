@@ -43,7 +43,7 @@ class etcd_store final : public store, private cluster::owner {
 
   /// What a member says to a request.
   struct answer {
-    enum class word : std::uint8_t { done, no_leader, no_such_lease };
+    enum class word : std::uint8_t { done, no_leader, no_such_lease, lease_exists, refused };
     word is = word::done;
     backends::etcd::txn_answer value{};
     std::int64_t seconds = 0;
@@ -68,6 +68,9 @@ class etcd_store final : public store, private cluster::owner {
   void heal() { members_.heal(); }
   /// The server ends some watch.
   void cancel_some_watch();
+  /// For a while there is no room: transactions that may write, and new leases, are refused.
+  void fill_up();
+  void be_full(bool full) noexcept { full_ = full; }
 
   // At a member, when a request has come there. `says`: unless it never answers.
   void txn(member_number at, const backends::etcd::txn& what, respond says);
@@ -140,6 +143,7 @@ class etcd_store final : public store, private cluster::owner {
   std::vector<std::uint64_t> made_;    // by revision
   std::set<std::string> were_shared_;  // keys of writers that were downgraded
   std::set<lease_id> not_revoked_;     // or nobody knows
+  bool full_ = false;
 };
 
 }  // namespace sallyport::sim

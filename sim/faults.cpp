@@ -148,6 +148,7 @@ void fault_maker::strike(fault which) {
     case fault::isolation:
     case fault::election:
     case fault::watch_cancel:
+    case fault::full_store:
     case fault::number_of_faults:
       return;
     case fault::power_cut:
@@ -288,6 +289,7 @@ void fault_maker::heal() {
   }
   if (members_ != nullptr) {
     members_->heal();
+    if (etcd_ != nullptr) etcd_->be_full(false);
     for (member_number i = 0; i < members_->size(); ++i) {
       members_->clock(i).set_drift(shared_.loop.now(), draw_drift(drift_in_model));
     }

@@ -58,6 +58,7 @@ constexpr std::array<fault_info, fault_count> faults = {{
     {"isolation", 0.4},
     {"election", 0.4},
     {"watch_cancel", 0.5},
+    {"full_store", 0.5},
 }};
 
 /// What can happen on one machine; the last only outside of the model.
@@ -269,6 +270,22 @@ void draw_cluster_faults(options& out, base::random& random) {
   for (const fault each : cluster_faults_out_of_model) draw(each, 0.5);
 }
 
+/// Decided apart from all other draws, as which store it is.
+void draw_for_etcd(options& out) {
+  constexpr std::uint64_t salt = 0xe7cd000000;
+  base::random random(out.seed ^ salt);
+  const bool faults_drawn = std::ranges::any_of(out.rates, [](double each) { return each > 0; });
+  constexpr auto full = static_cast<std::size_t>(fault::full_store);
+  if (faults_drawn && random.chance(share_of_fault)) {
+    out.rates[full] = faults[full].highest * (0.05 + 0.95 * random.unit());
+  }
+  // Names below another one: whoever takes that one meets their keys in its range.
+  if (!random.chance(0.5)) return;
+  for (std::size_t i = 1; i < out.locks.size(); ++i) {
+    out.locks[i].name = lock_name{"lock-0/" + std::to_string(i)};
+  }
+}
+
 /// How long the product waits for one node before it goes on without; slower ones are as good as down.
 duration patience_with_a_node(duration lease) {
   return std::clamp<duration>(lease / 4, milliseconds{50}, milliseconds{500});
@@ -375,6 +392,7 @@ options draw_options(std::uint64_t seed, base::random& random) {
         kind == lock_kind::semaphore ? 1 + static_cast<std::uint32_t>(random.below(3)) : 1;
     out.locks.push_back({lock_name{"lock-" + std::to_string(i)}, kind, permits});
   }
+  if (out.etcd) draw_for_etcd(out);
   out.processes = 2 + static_cast<std::uint32_t>(random.below(5));
   out.callers = 1 + static_cast<std::uint32_t>(random.below(3));
   out.local_turns = random.chance(0.4) ? 1 : 2 + static_cast<std::uint32_t>(random.below(7));

@@ -65,6 +65,7 @@ enum class fault : std::uint8_t {
   isolation,     ///< fewer than half of the members, often the leader, are cut off from the rest
   election,      ///< somebody else leads, and the old leader may be the last to hear of it
   watch_cancel,  ///< etcd: the server ends a watch
+  full_store,    ///< etcd: for a while it has no room: whoever wants to write is refused
   number_of_faults
 };
 

@@ -117,7 +117,8 @@ void caller::finished() noexcept {
     } else if (why.code == errc::outcome_unknown) {
       shared_.count.add(counter::failed_unknown);
     } else if (why.code == errc::store_refused &&
-               ((shared_.plan.local && !shared_.healed) || shared_.plan.redlock)) {
+               ((shared_.plan.local && !shared_.healed) || shared_.plan.redlock ||
+                shared_.plan.rate(fault::full_store) > 0)) {
       // Quorum: this client may not have heard yet that a node was taken in again by another one.
       shared_.count.add(counter::failed_refused);
     } else {

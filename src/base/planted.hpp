@@ -51,6 +51,7 @@ enum class defect {
   etcd_late_put_not_withdrawn,  ///< a key that may still be put is forgotten
   etcd_watch_alone,             ///< a waiter believes its watch, and never looks
   etcd_leaving_given_up,        ///< who has left unheard is forgotten when nobody asks again
+  etcd_trouble_told_as_nothing,  ///< a failure after its key was put is told as if nothing were there
   // Of ZooKeeper.
   zookeeper_token_from_creation,  ///< the token is the number of the node's creation, not of the look
   zookeeper_proof_from_answer,    ///< a proof counts from its answer

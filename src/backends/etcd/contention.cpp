@@ -52,6 +52,7 @@ base::failure failure_of(trouble why, const std::string& text) {
     case trouble::unknown:
       return {make_error_code(errc::outcome_unknown), "etcd: " + text};
     case trouble::no_such_lease:
+    case trouble::lease_exists:
     case trouble::refused:
       return {make_error_code(errc::store_refused), "etcd: " + text};
   }

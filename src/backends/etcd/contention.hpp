@@ -235,5 +235,10 @@ class contention {
 
 /// What a failure of the store means to core.
 [[nodiscard]] base::failure failure_of(trouble why, const std::string& text);
+/// The same for an answer: what an earlier try may have done is not known, whatever the last one says.
+template <class T>
+[[nodiscard]] base::failure failure_of(const reply<T>& said) {
+  return failure_of(said.doubtful ? trouble::unknown : said.why, said.text);
+}
 
 }  // namespace sallyport::backends::etcd

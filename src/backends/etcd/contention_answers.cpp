@@ -150,7 +150,9 @@ void contention::failed(contender& who, step what, const reply<txn_answer>& said
     lease_ended(who.lease, now, out);  // goes on with another one
     return;
   }
-  const base::failure why = failure_of(said.why, said.text);
+  const base::failure why = planted(defect::etcd_trouble_told_as_nothing)
+                                ? failure_of(said.why, said.text)
+                                : failure_of(said);
   if (what == step::leaving) {
     if (who.leave) out.emplace_back(leave_told{who.id, tl::unexpected(why)});
     who.leave.reset();
@@ -179,15 +181,21 @@ void contention::failed(contender& who, step what, const reply<txn_answer>& said
       who.renew.reset();
     }
   }
-  if (what == step::undoing) who.verdict.reset();
+  if (what == step::undoing) {
+    // What was to be undone may be there: to be found again, or to be withdrawn.
+    who.verdict.reset();
+    who.doubtful = true;
+  }
   const bool asking = puts_its_key(what) || what == step::surveying || what == step::undoing ||
                       what == step::looking || what == step::confirming || what == step::crowning ||
                       what == step::listing;
   if (asking && who.asked) {
-    // The undoing of a put did not come back: the put itself is there.
-    const bool unknown = what == step::undoing;
+    // `unavailable` and `store_refused` say that nothing is there, and core does not withdraw after
+    // them. Of one whose key is there, or may be, they are never told.
+    const bool there =
+        (who.created != 0 || who.doubtful) && !planted(defect::etcd_trouble_told_as_nothing);
     out.emplace_back(acquire_told{
-        who.id, tl::unexpected(unknown ? failure_of(trouble::unknown, said.text) : why)});
+        who.id, tl::unexpected(there ? failure_of(trouble::unknown, said.text) : why)});
     who.asked.reset();
   }
   if (who.going) {

@@ -25,6 +25,9 @@ constexpr duration longest_idle = std::chrono::seconds{10};
 constexpr duration shortest_repeat = std::chrono::milliseconds{300};
 constexpr duration longest_repeat = std::chrono::seconds{1};
 
+/// etcd counts in whole seconds.
+seconds asked_for(duration length) { return std::chrono::ceil<seconds>(length); }
+
 duration idle_time(const lease_state& lease) {
   return std::clamp(lease.length / 3, shortest_idle, longest_idle);
 }
@@ -68,8 +71,7 @@ void contention::attach(contender& who, time_point now, time_point answer_by, ac
     fresh.length = who.length;
     fresh.sent = now;
     if (who.renewed) shared_[who.length] = chosen;
-    out.emplace_back(
-        grant_order{chosen, std::chrono::ceil<seconds>(who.length).count(), answer_by});
+    out.emplace_back(grant_order{chosen, asked_for(who.length).count(), answer_by});
   }
   leases_.at(chosen).members.insert(who.id);
   who.lease = chosen;
@@ -125,9 +127,11 @@ void contention::lease_granted(lease_id id, const reply<std::int64_t>& said, tim
   if (found == leases_.end()) return;
   lease_state& lease = found->second;
   const std::vector<holder_id> members(lease.members.begin(), lease.members.end());
-  if (said.value) {
+  const bool by_earlier_try = said.why == trouble::lease_exists && said.doubtful;
+  if (said.value || by_earlier_try) {
     lease.is = lease_state::phase::live;
-    lease.valid_until = lease.sent + seconds{*said.value};
+    // etcd never gives less than what was asked for.
+    lease.valid_until = lease.sent + (said.value ? seconds{*said.value} : asked_for(lease.length));
     for (const holder_id& each : members) {
       if (contender* const who = find(each)) advance(*who, now, out);
     }

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-// Several clients on one model store, with a network that delays, loses and executes late, streams that
-// break, leaders that were deposed, leases that lapse and clients that die; all drawn from a seed. Whatever
+// Several clients on one model store, with a network that delays, loses and executes late, members that
+// refuse, streams that break, leaders that were deposed, leases that lapse and clients that die; all drawn from a seed. Whatever
 // happens: never two who may not be inside together by their own clocks, tokens grow, and in the end nothing
 // is left.
 namespace sallyport::backends::etcd {
@@ -36,6 +36,7 @@ struct happening {
   lock_kind kind = lock_kind::mutex;
   double loss = 0;         // of an answer
   double slowness = 0;     // of an execution: seconds instead of milliseconds
+  double refusals = 0;     // of a try: it is certainly not executed; half of them follow a lost one
   double stream_cuts = 0;  // of either stream, whenever something is said on it
   double false_leader = 0;
   double death = 0;  // of a client, whenever an actor begins
@@ -112,7 +113,7 @@ class world {
     void begin() {
       if (home_.quiet()) return;
       state_ = state::asking;
-      asked_ = renewing_ = false;
+      asked_ = renewing_ = remains_ = false;
       client_ = home_.clients_[home_.random_.below(home_.clients_.size())].get();
       life_ = client_->life;
       id_ = {index_ + 1, ++attempts_};
@@ -144,17 +145,21 @@ class world {
 
     void acquired(const base::result<backend_api::acquire_answer>& answer) {
       asked_ = false;
+      const bool unknown = !answer && answer.error().code == errc::outcome_unknown;
+      if (unknown) late_until_ = asked_at_ + length_;
+      if (unknown || (answer && !std::holds_alternative<backend_api::held>(*answer))) {
+        remains_ = true;
+      }
+      if (state_ == state::leaving) return;
       if (!answer) {
-        if (answer.error().code == errc::outcome_unknown) late_until_ = asked_at_ + length_;
-        if (state_ == state::leaving) return;
-        if (answer.error().code == errc::outcome_unknown || !may_wait_) {
-          give_up();
-        } else {
+        const bool transient = unknown || answer.error().code == errc::unavailable;
+        if (transient && may_wait_ && home_.random_.chance(0.5)) {
           beat(50ms);
+        } else {
+          give_up();
         }
         return;
       }
-      if (state_ == state::leaving) return;
       if (const auto* const grant = std::get_if<granted>(&*answer)) {
         enter(grant->tokens.first, asked_at_ + grant->remaining);
       } else if (std::holds_alternative<waiting>(*answer)) {
@@ -242,7 +247,7 @@ class world {
       });
     }
     void renew() {
-      renewing_ = true;
+      renewing_ = remains_ = true;
       renewed_at_ = home_.now_;
       client_->step(life_, [&](contention& machine, time_point now, actions& out) {
         machine.renew({.name = name_,
@@ -278,6 +283,11 @@ class world {
       });
     }
     void give_up() {
+      // Of one that was only ever told that nothing is there, nothing is withdrawn.
+      if (!remains_ && !asked_) {
+        rest();
+        return;
+      }
       state_ = state::leaving;
       // Its end by its own clock comes before the store hears of it.
       deadline_ = home_.now_;
@@ -318,6 +328,7 @@ class world {
     bool may_wait_ = true;
     bool asked_ = false;
     bool renewing_ = false;
+    bool remains_ = false;  // something of it is in the store, or may be
     time_point asked_at_;
     time_point renewed_at_;
     time_point left_at_;
@@ -489,6 +500,16 @@ class world {
   void send(client& whose, time_point answer_by, Execute execute, Answer answer) {
     static_cast<void>(whose);
     using said = decltype(execute());
+    if (random_.chance(how_.refusals)) {
+      const bool again = random_.chance(0.5);
+      if (again && random_.chance(0.5)) later(way_there(), [execute] { execute(); });
+      const said refusal{.value = {},
+                         .why = random_.chance(0.5) ? trouble::refused : trouble::unavailable,
+                         .text = "refused",
+                         .doubtful = again};
+      later(millis(0, 50), [answer, refusal] { answer(refusal); });
+      return;
+    }
     const bool lost = random_.chance(how_.loss);
     const time_point executed_at = now_ + way_there();
     const time_point answered_at = executed_at + millis(0, 20);
@@ -592,6 +613,8 @@ TEST(EtcdWorld, AnswersAreLost) { run_seeds({.loss = 0.1}, 1000); }
 
 TEST(EtcdWorld, RequestsAreExecutedLate) { run_seeds({.slowness = 0.1}, 2000); }
 
+TEST(EtcdWorld, RequestsAreRefused) { run_seeds({.refusals = 0.1}, 9000); }
+
 TEST(EtcdWorld, StreamsBreak) { run_seeds({.stream_cuts = 0.2}, 3000); }
 
 TEST(EtcdWorld, DeposedLeadersAnswerKeepAlives) { run_seeds({.false_leader = 0.4}, 4000); }
@@ -599,15 +622,20 @@ TEST(EtcdWorld, DeposedLeadersAnswerKeepAlives) { run_seeds({.false_leader = 0.4
 TEST(EtcdWorld, ClientsDie) { run_seeds({.death = 0.1}, 5000); }
 
 TEST(EtcdWorld, EverythingAtOnce) {
-  run_seeds(
-      {.loss = 0.05, .slowness = 0.05, .stream_cuts = 0.1, .false_leader = 0.2, .death = 0.05},
-      6000);
+  run_seeds({.loss = 0.05,
+             .slowness = 0.05,
+             .refusals = 0.05,
+             .stream_cuts = 0.1,
+             .false_leader = 0.2,
+             .death = 0.05},
+            6000);
 }
 
 TEST(EtcdWorld, ReadersAndWritersInTrouble) {
   run_seeds({.kind = lock_kind::shared_mutex,
              .loss = 0.05,
              .slowness = 0.05,
+             .refusals = 0.05,
              .stream_cuts = 0.1,
              .false_leader = 0.2,
              .death = 0.05},
@@ -618,6 +646,7 @@ TEST(EtcdWorld, PermitsInTrouble) {
   run_seeds({.kind = lock_kind::semaphore,
              .loss = 0.05,
              .slowness = 0.05,
+             .refusals = 0.05,
              .stream_cuts = 0.1,
              .false_leader = 0.2,
              .death = 0.05},

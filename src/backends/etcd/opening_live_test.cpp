@@ -77,6 +77,28 @@ TEST_F(EtcdLogIn, ATokenOfAServerThatWasRestartedIsReplaced) {
   EXPECT_TRUE(lock.try_acquire_for(patience));
 }
 
+TEST_F(EtcdLogIn, ALogInThatFailsAfterALostTryLeavesTheOutcomeUnknown) {
+  fault_proxy network{cluster_.port(0)};
+  client_options patient = quick();
+  patient.request_timeout = 10s;
+  const client store = open(
+      "etcd://alice:secret@127.0.0.1:" + std::to_string(network.port()) + "?prefix=app/", patient);
+  mutex other{store, "other", lasting()};
+  const auto held = other.acquire();  // logged in, and the lease is there
+  mutex lock{store, "door", lasting()};
+
+  // Executed, and not answered; then the connection breaks, and the user is no longer known.
+  network.set(flow::to_client, fault::hold());
+  background<std::error_code> tried{
+      [&] { return error_of([&] { (void)lock.try_acquire(); }).code; }};
+  ASSERT_TRUE(eventually([&] { return !cluster_.keys("app/door/").empty(); }));
+  cluster_.ctl({"user", "delete", "alice"});
+  network.close_all();
+  network.heal();
+
+  EXPECT_EQ(tried.get(), errc::outcome_unknown);
+}
+
 TEST_F(EtcdLogIn, TheWrongPasswordAndForeignNamesAreTheStoresOwnWord) {
   mutex wrong{open(address("alice:wrong@", "?prefix=app/")), "door", lasting()};
   mutex elsewhere{open(address("alice:secret@", "?prefix=other/")), "door", lasting()};

@@ -83,6 +83,7 @@ enum class trouble : std::uint8_t {
   unavailable,    ///< certainly nothing happened
   unknown,        ///< sent, and nobody knows
   no_such_lease,  ///< etcd: the lease has ended
+  lease_exists,   ///< etcd: it was granted before; by an earlier try, if there was one
   refused,        ///< etcd's own word; `text` quotes it
 };
 

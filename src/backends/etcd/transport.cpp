@@ -88,6 +88,7 @@ meaning meaning_of(const grpc::Status& status) {
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
       return says("too many requests") ? meaning::not_done : meaning::refused;
     case grpc::StatusCode::FAILED_PRECONDITION:
+      return says("lease already exists") ? meaning::lease_exists : meaning::refused;
     case grpc::StatusCode::PERMISSION_DENIED:
     case grpc::StatusCode::OUT_OF_RANGE:
     case grpc::StatusCode::UNIMPLEMENTED:
@@ -338,7 +339,8 @@ void transport::answered(const std::shared_ptr<unary>& request, const grpc::Stat
           time_left && (what == meaning::lost || (what == meaning::log_in_again && may_log_in) ||
                         (what == meaning::not_done &&
                          static_cast<std::size_t>(request->tries) < members_.size()));
-      said.why = what == meaning::no_such_lease ? trouble::no_such_lease
+      said.why = what == meaning::no_such_lease  ? trouble::no_such_lease
+                 : what == meaning::lease_exists ? trouble::lease_exists
                  : what == meaning::refused || what == meaning::log_in_again ? trouble::refused
                  : request->doubtful                                         ? trouble::unknown
                                                                              : trouble::unavailable;
@@ -379,9 +381,11 @@ void transport::logged_in(const reply<std::string>& said) {
     if (token) {
       start(each);
     } else {
-      // Nothing of the request itself was sent.
+      // Nothing of the request itself was sent, unless an earlier try was.
+      const trouble refused =
+          said.why == trouble::refused ? trouble::refused : trouble::unavailable;
       each->finish({.value = {},
-                    .why = said.why == trouble::refused ? trouble::refused : trouble::unavailable,
+                    .why = each->doubtful ? trouble::unknown : refused,
                     .text = "log-in: " + said.text,
                     .doubtful = each->doubtful});
     }

@@ -27,7 +27,14 @@ inline constexpr duration reopen_pause = std::chrono::milliseconds{100};
 [[nodiscard]] std::string bytes_of(const grpc::ByteBuffer& buffer);
 
 /// What a status that is not OK says about the request.
-enum class meaning : std::uint8_t { lost, not_done, no_such_lease, log_in_again, refused };
+enum class meaning : std::uint8_t {
+  lost,
+  not_done,
+  no_such_lease,
+  lease_exists,
+  log_in_again,
+  refused,
+};
 
 [[nodiscard]] meaning meaning_of(const grpc::Status& status);
 

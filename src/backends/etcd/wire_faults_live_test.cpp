@@ -145,6 +145,20 @@ TEST_F(EtcdWireFaults, ALostAnswerToAReleaseIsSaidAgain) {
   EXPECT_TRUE(eventually([&] { return !healthy().who("door"); }));
 }
 
+TEST_F(EtcdWireFaults, ALostAnswerToTheGrantOfALeaseCostsNothingButTime) {
+  for (const lock_options& each : {lasting(6s), live::ending(6s)}) {
+    fault_proxy network{cluster().port(0)};
+    mutex lock{open(address_at(network.port())), "door", each};
+
+    network.set(flow::to_client, fault::drop_reply(kit::ending::reset, "LeaseGrant"));
+    std::optional<lease> got;
+    const auto failed = error_of([&] { got = lock.try_acquire(); });
+
+    EXPECT_EQ(network.counts().replies_dropped, 1U);
+    EXPECT_TRUE(got) << failed.text;
+  }
+}
+
 TEST_F(EtcdWireFaults, AWaiterWhoseLeaseEndedStandsInLineAgain) {
   mutex gate{healthy(), "door", lasting()};
   const client store = hurt();

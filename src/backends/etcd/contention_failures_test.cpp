@@ -1,0 +1,242 @@
+#include "backends/etcd/test_contention_fixture.hpp"
+
+#include <string>
+#include <tuple>
+
+// What core is told when a step fails. After `unavailable` and `store_refused` it withdraws nothing, so
+// these may be said only where nothing of the contender is in the store, now or later.
+namespace sallyport::backends::etcd {
+namespace {
+
+constexpr holder_id alice{1, 1};
+constexpr holder_id bob{2, 2};
+constexpr holder_id carol{3, 3};
+
+class EtcdFailures : public testing::Test {
+ protected:
+  /// The transaction of this number, counted from now, fails so. `executions`: of tries before it whose
+  /// answers were lost.
+  void fail_txn(int number, reply<txn_answer> said, int executions = 0) {
+    world_.lose = [this, left = number, said = std::move(said), executions](int client,
+                                                                            action& what) mutable {
+      auto* const order = std::get_if<txn_order>(&what);
+      if (order == nullptr || --left > 0) return false;
+      for (int i = 0; i < executions; ++i) world_.store.apply(order->what);
+      contention_world& world = world_;
+      const reply<txn_answer> heard = said;
+      world.lose = nullptr;  // and with it all that was captured
+      world.answer(client, [&](contention& machine, time_point at, actions& out) {
+        machine.txn_answered(order->errand, heard, at, out);
+      });
+      return true;
+    };
+  }
+  /// What core does with the answer to its first question, which was a failure; and then another
+  /// client wants the lock, for ten minutes in which the shared lease is kept alive by a third lock.
+  void expect_free_after_failure(const std::string& name) {
+    if (one_.acquire_error(alice) == errc::outcome_unknown) one_.leave(alice);
+    one_.acquire(carol, "kept");
+    two_.acquire(bob, name);
+    for (int i = 0; i < 200 && two_.told.entered.empty() && two_.grant(bob) == nullptr; ++i) {
+      world_.pass(3s);
+      one_.renew(carol);
+      two_.acquire(bob, name);
+    }
+    EXPECT_TRUE(two_.grant(bob) != nullptr || !two_.told.entered.empty())
+        << "ten minutes later the key of one who gave up is still in the way";
+  }
+
+  contention_world world_;
+  contention_world::client& one_ = world_.add();
+  contention_world::client& two_ = world_.add();
+};
+
+/// A failure of a step by which the key is there already.
+class EtcdFailuresAfterAPut : public EtcdFailures, public testing::WithParamInterface<trouble> {
+ protected:
+  [[nodiscard]] static reply<txn_answer> failure() {
+    return {.value = {}, .why = GetParam(), .text = "etcdserver: no leader"};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, EtcdFailuresAfterAPut,
+                         testing::Values(trouble::unavailable, trouble::refused, trouble::unknown),
+                         [](const auto& shown) {
+                           return shown.param == trouble::unavailable ? "Unavailable"
+                                  : shown.param == trouble::refused   ? "Refused"
+                                                                      : "Unknown";
+                         });
+
+TEST_P(EtcdFailuresAfterAPut, OfTheTokensDrawing) {
+  two_.acquire(bob, "jobs/1");  // a deeper name: entering takes a second transaction
+  one_.acquire(carol, "kept");
+  fail_txn(2, failure());
+
+  one_.acquire(alice, "jobs");
+
+  EXPECT_EQ(one_.acquire_error(alice), errc::outcome_unknown);
+  expect_free_after_failure("jobs");
+}
+
+TEST_P(EtcdFailuresAfterAPut, OfTheNextPage) {
+  for (std::uint64_t i = 100; i < 150; ++i) two_.acquire({i, i}, "jobs/" + std::to_string(i));
+  one_.acquire(carol, "kept");
+  fail_txn(2, failure());
+
+  one_.acquire(alice, "jobs");
+
+  EXPECT_EQ(one_.acquire_error(alice), errc::outcome_unknown);
+  expect_free_after_failure("jobs");
+}
+
+TEST_P(EtcdFailuresAfterAPut, OfItsUndoing) {
+  two_.acquire(bob, "jobs");
+  one_.acquire(carol, "kept");
+  fail_txn(2, failure());
+
+  one_.acquire(alice, "jobs", true, lock_kind::semaphore);  // another kind: its key goes again
+
+  EXPECT_EQ(one_.acquire_error(alice), errc::outcome_unknown);
+  two_.leave(bob);
+  expect_free_after_failure("jobs");
+}
+
+TEST_P(EtcdFailuresAfterAPut, OfALookOfOneWhoWaits) {
+  two_.acquire(bob, "jobs");
+  one_.acquire(carol, "kept");
+  one_.acquire(alice, "jobs");
+  ASSERT_TRUE(one_.waits(alice));
+  fail_txn(1, failure());
+
+  one_.acquire(alice, "jobs");
+
+  EXPECT_EQ(one_.acquire_error(alice), errc::outcome_unknown);
+}
+
+/// The last try of a request that was sent before failed for certain; the one before it was executed,
+/// or not.
+class EtcdFailuresAfterALostTry : public EtcdFailures,
+                                  public testing::WithParamInterface<std::tuple<trouble, int>> {};
+
+INSTANTIATE_TEST_SUITE_P(All, EtcdFailuresAfterALostTry,
+                         testing::Combine(testing::Values(trouble::unavailable, trouble::refused),
+                                          testing::Values(0, 1)),
+                         [](const auto& shown) {
+                           return std::string(std::get<0>(shown.param) == trouble::refused
+                                                  ? "Refused"
+                                                  : "Unavailable") +
+                                  (std::get<1>(shown.param) == 0 ? "NotExecuted" : "Executed");
+                         });
+
+TEST_P(EtcdFailuresAfterALostTry, OfTheEntering) {
+  for (const bool may_wait : {true, false}) {
+    one_.acquire(carol, "kept");
+    fail_txn(1,
+             {.value = {},
+              .why = std::get<0>(GetParam()),
+              .text = "mvcc: database space exceeded",
+              .doubtful = true},
+             std::get<1>(GetParam()));
+
+    one_.acquire(alice, "jobs", may_wait);
+
+    EXPECT_EQ(one_.acquire_error(alice), errc::outcome_unknown);
+    expect_free_after_failure("jobs");
+    two_.leave(bob);
+    two_.told = {};
+  }
+}
+
+TEST_P(EtcdFailuresAfterALostTry, OfALeaving) {
+  one_.acquire(alice, "jobs");
+  fail_txn(1, {.value = {}, .why = std::get<0>(GetParam()), .text = "no leader", .doubtful = true},
+           std::get<1>(GetParam()));
+
+  one_.leave(alice);
+
+  ASSERT_TRUE(one_.told.leaves.contains(alice));
+  ASSERT_FALSE(one_.told.leaves.at(alice));
+  EXPECT_EQ(one_.told.leaves.at(alice).error().code, errc::outcome_unknown);
+}
+
+TEST_F(EtcdFailures, WithoutAKeyAreToldAsTheyAre) {
+  one_.acquire(carol, "kept");
+  fail_txn(1, {.value = {}, .why = trouble::unavailable, .text = "etcdserver: no leader"});
+  one_.acquire(alice, "jobs");
+  EXPECT_EQ(one_.acquire_error(alice), errc::unavailable);
+  fail_txn(1, {.value = {}, .why = trouble::refused, .text = "etcdserver: permission denied"});
+  one_.acquire(alice, "jobs");
+  EXPECT_EQ(one_.acquire_error(alice), errc::store_refused);
+
+  EXPECT_EQ(one_.machine.contenders(), 1U) << "nothing of it is remembered";
+}
+
+TEST_F(EtcdFailures, OnceInDoubtAlwaysInDoubt) {
+  one_.acquire(carol, "kept");
+  fail_txn(1, {.value = {}, .why = trouble::unknown, .text = "lost"}, 1);
+  one_.acquire(alice, "jobs");
+  fail_txn(1, {.value = {}, .why = trouble::unavailable, .text = "etcdserver: no leader"});
+
+  one_.acquire(alice, "jobs");
+
+  EXPECT_EQ(one_.acquire_error(alice), errc::outcome_unknown);
+  expect_free_after_failure("jobs");
+}
+
+// ---- requests that were sent twice ---------------------------------------------------------------
+
+/// The next lease is granted so much later, and the answer is what etcd says to the second try.
+class EtcdLeaseGrants : public EtcdFailures {
+ protected:
+  void answer_grant(duration later, const reply<std::int64_t>& said) {
+    world_.lose = [this, later, said](int client, action& what) {
+      auto* const order = std::get_if<grant_order>(&what);
+      if (order == nullptr) return false;
+      world_.store.grant(order->lease, std::chrono::seconds{order->seconds}, world_.now);
+      world_.now += later;
+      const reply<std::int64_t> heard = said;
+      contention_world& world = world_;
+      world.lose = nullptr;  // and with it all that was captured
+      world.answer(client, [&](contention& machine, time_point at, actions& out) {
+        machine.lease_granted(order->lease, heard, at, out);
+      });
+      return true;
+    };
+  }
+};
+
+TEST_F(EtcdLeaseGrants, ByALostTryAreGoodAndCountFromTheFirstSending) {
+  answer_grant(1s, {.value = {},
+                    .why = trouble::lease_exists,
+                    .text = "etcdserver: lease already exists",
+                    .doubtful = true});
+
+  one_.acquire(alice, "door");
+  one_.acquire(bob, "window");
+
+  ASSERT_TRUE(one_.grant(alice)) << one_.acquire_error(alice).message();
+  ASSERT_TRUE(one_.grant(bob));
+  EXPECT_EQ(one_.grant(bob)->remaining, one_.length - 1s) << "asked for a second after the lease";
+  EXPECT_EQ(world_.store.leases.size(), 1U);
+}
+
+TEST_F(EtcdLeaseGrants, OfAFixedLeaseToo) {
+  one_.renews = false;
+  answer_grant(1s, {.value = {}, .why = trouble::lease_exists, .text = "", .doubtful = true});
+
+  one_.acquire(alice, "door");
+
+  EXPECT_TRUE(one_.grant(alice)) << one_.acquire_error(alice).message();
+}
+
+TEST_F(EtcdLeaseGrants, OfWhomeverElseAreARefusal) {
+  answer_grant(0s, {.value = {}, .why = trouble::lease_exists, .text = "exists"});
+
+  one_.acquire(alice, "door");
+
+  EXPECT_EQ(one_.acquire_error(alice), errc::store_refused);
+  EXPECT_EQ(one_.machine.contenders(), 0U);
+}
+
+}  // namespace
+}  // namespace sallyport::backends::etcd
