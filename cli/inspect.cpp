@@ -152,14 +152,31 @@ void make_sure(const inspect_options& given, const lock_info& lock, const holder
   if (!meant) throw command_failure(exit_code::nothing_there, "nothing was done");
 }
 
+/// For how long nobody enters after a safe break; nothing where the store does not say it now. A store
+/// that knows no time says a millisecond at least: that is none.
+std::optional<std::chrono::milliseconds> closed_time(const client& store, const lock_name& name) {
+  try {
+    const auto after = store.who(name);
+    if (after && after->closed_for > std::chrono::milliseconds{1}) return after->closed_for;
+  } catch (const lock_error&) {
+    return std::nullopt;  // the break itself is done
+  }
+  return std::nullopt;
+}
+
 std::string broken_json(const lock_name& name, fencing_token token, bool now,
-                        std::chrono::milliseconds closed_for) {
+                        std::optional<std::chrono::milliseconds> closed_for) {
   json_writer made;
   made.begin_object().key("name").value(name.text());
   made.key("token").value(std::to_string(token.value()));
   made.key("style").value(now ? "at_once" : "safe");
-  made.key("closed_for_ms").value(closed_for.count()).end_object();
-  return made.text() + "\n";
+  made.key("closed_for_ms");
+  if (closed_for) {
+    made.value(closed_for->count());
+  } else {
+    made.null();
+  }
+  return made.end_object().text() + "\n";
 }
 
 }  // namespace
@@ -228,8 +245,8 @@ int break_command(std::span<char* const> arguments) {
 
   // By the token that was shown: if the lock has changed hands meanwhile, nothing happens.
   store.break_lock(name, holder.token, given.now ? break_style::at_once : break_style::safe);
-  const auto after = store.who(name);
-  const auto closed_for = after ? after->closed_for : std::chrono::milliseconds{0};
+  const auto closed_for =
+      given.now ? std::optional(std::chrono::milliseconds{0}) : closed_time(store, name);
   const std::string broken =
       "broke " + quoted(name.text()) + ", token " + std::to_string(holder.token.value());
   if (given.json) {
@@ -237,7 +254,9 @@ int break_command(std::span<char* const> arguments) {
   } else if (given.now) {
     print(broken + ": the next one may enter now\n");
   } else {
-    print(broken + ": its holder is told, and nobody enters for another " + to_text(closed_for) +
+    print(broken + ": its holder is told, and nobody enters " +
+          (closed_for ? "for another " + to_text(*closed_for)
+                      : std::string("before its lease would have ended")) +
           "\n");
   }
   if (given.now) {

@@ -31,6 +31,8 @@ class json_writer {
     return raw(std::to_string(number));
   }
 
+  json_writer& null() { return raw("null"); }
+
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
  private:

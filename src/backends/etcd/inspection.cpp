@@ -38,6 +38,13 @@ struct seen_entry {
   }
 };
 
+/// What failed before anything was written.
+tl::unexpected<base::failure> nothing_broken(base::failure why) {
+  if (why.code == errc::outcome_unknown) why.code = make_error_code(errc::unavailable);
+  why.detail += "; nothing was broken";
+  return tl::unexpected(std::move(why));
+}
+
 milliseconds since(std::int64_t then_ms) {
   const std::int64_t passed = then_ms == 0 ? 0 : base::wall_clock_ms() - then_ms;
   return milliseconds{std::max<std::int64_t>(passed, 0)};
@@ -92,13 +99,16 @@ struct session::sight {
   std::vector<seen_entry> entries;
   std::map<lease_id, codec::time_to_live> leases;
   std::size_t untimed = 0;
+  std::optional<base::failure> timeless;  // the time of some lease is not known
   revision at = 0;
 
-  [[nodiscard]] std::optional<lock_info> describe() const;
+  [[nodiscard]] base::result<std::optional<lock_info>> describe() const;
 };
 
-std::optional<lock_info> session::sight::describe() const {
+base::result<std::optional<lock_info>> session::sight::describe() const {
   if (entries.empty()) return std::nullopt;
+  // Not known is not "none": who sees a holder without time takes the lock for free.
+  if (timeless) return tl::unexpected(*timeless);
   lock_info out;
   out.name = name;
   bool kind_known = false;
@@ -149,7 +159,7 @@ void session::see(const std::string& name, std::function<void(base::result<sight
                 look_up{.key = keys_.card(folder), .end = keys_.card(end)}};
   ask(order, [this, name, folder, done = std::move(done)](const reply<txn_answer>& said) {
     if (!said.value) {
-      done(tl::unexpected(failure_of(said.why, said.text)));
+      done(tl::unexpected(failure_of(said)));
       return;
     }
     auto found = std::make_shared<sight>();
@@ -177,7 +187,13 @@ void session::time_leases(const std::shared_ptr<sight>& what,
         ttl_method, codec::time_to_live_request(lease), lease_clock::now() + housekeeping_patience,
         [what, lease, done](const reply<std::string>& said) {
           const auto found = said.value ? codec::read_time_to_live(*said.value) : std::nullopt;
-          if (found) what->leases.emplace(lease, *found);
+          if (found) {
+            what->leases.emplace(lease, *found);
+          } else {
+            what->timeless =
+                base::failure{make_error_code(errc::unavailable),
+                              "etcd did not say how long a lease still is: " + said.text};
+          }
           if (--what->untimed == 0) done(std::move(*what));
         });
   }
@@ -244,7 +260,7 @@ void session::scan_on(const std::shared_ptr<scan>& all) {
       look_up{.key = all->start, .end = all->end, .limit = keys_per_page, .keys_only = true}};
   ask(order, [this, all](const reply<txn_answer>& said) {
     if (!said.value) {
-      all->done(tl::unexpected(failure_of(said.why, said.text)));
+      all->done(tl::unexpected(failure_of(said)));
       return;
     }
     const operation_answer& page = said.value->answers.at(0);
@@ -272,10 +288,11 @@ void session::scanned(const std::shared_ptr<scan>& all) {
   }
   for (const std::string& each : all->names) {
     see(each, [all](base::result<sight> found) {
-      if (!found) {
-        all->failed = found.error();
-      } else if (auto info = found->describe()) {
-        all->found.emplace(info->name, std::move(*info));
+      auto seen = found ? found->describe() : tl::unexpected(found.error());
+      if (!seen) {
+        all->failed = seen.error();
+      } else if (*seen) {
+        all->found.emplace((*seen)->name, std::move(**seen));
       }
       if (--all->unseen != 0) return;
       if (all->failed) {
@@ -319,7 +336,7 @@ void session::break_seen(const std::shared_ptr<breaking>& what) {
   ++what->looks;
   see(what->name, [this, what](base::result<sight> found) {
     if (!found) {
-      what->done(tl::unexpected(found.error()));
+      what->done(nothing_broken(found.error()));
       return;
     }
     bool held = false;
@@ -339,9 +356,18 @@ void session::break_seen(const std::shared_ptr<breaking>& what) {
       put_tombstone(what, 0);
       return;
     }
-    const auto timed = found->leases.find(target->lease);
-    const std::int64_t granted = timed == found->leases.end() ? 0 : timed->second.granted;
-    put_tombstone(what, std::max<std::int64_t>(granted, 1));
+    if (found->timeless) {
+      // Nobody knows for how long the holder may trust its lease.
+      what->done(nothing_broken(*found->timeless));
+      return;
+    }
+    const std::int64_t granted = found->leases.at(target->lease).granted;
+    if (granted <= 0) {
+      what->done(base::fail(errc::no_such_lock,
+                            "the lease of who held '" + what->name + "' has ended just now"));
+      return;
+    }
+    put_tombstone(what, granted);
   });
 }
 
@@ -356,6 +382,8 @@ void session::put_tombstone(const std::shared_ptr<breaking>& what, std::int64_t 
                 {.what = condition::field::modified,
                  .number = what->target.modified,
                  .key = what->target.described_in}};
+  // Should it fail: was it done by an earlier try, whose answer was lost?
+  order.otherwise = {look_up{.key = what->target.place.key, .keys_only = true}};
   const bool has_card = what->target.described_in != what->target.place.key;
   if (seconds == 0) {
     order.then = {erase{what->target.place.key}};
@@ -375,9 +403,19 @@ void session::put_tombstone(const std::shared_ptr<breaking>& what, std::int64_t 
   }
   transport_->call(grant_method, codec::grant_request(stone, seconds),
                    lease_clock::now() + housekeeping_patience,
-                   [this, what, order, stone](const reply<std::string>& granted) {
+                   [this, what, order, stone, seconds](const reply<std::string>& granted) {
                      if (!granted.value) {
-                       what->done(tl::unexpected(failure_of(granted.why, granted.text)));
+                       // Whether or not it is there, nobody uses it. One that was granted by an earlier
+                       // try is older than it says, and the tombstone must not end early.
+                       const bool old = granted.why == trouble::lease_exists;
+                       action give_back = revoke_order{stone};
+                       if (granted.doubtful || granted.why == trouble::unknown)
+                         carry_out(give_back);
+                       if (old && ++what->looks <= most_looks) {
+                         put_tombstone(what, seconds);
+                         return;
+                       }
+                       what->done(nothing_broken(failure_of(granted)));
                        return;
                      }
                      ask(order, [this, what, stone](const reply<txn_answer>& answer) {
@@ -388,16 +426,28 @@ void session::put_tombstone(const std::shared_ptr<breaking>& what, std::int64_t 
 
 void session::broken(const std::shared_ptr<breaking>& what, const reply<txn_answer>& said,
                      lease_id stone) {
-  if (said.value && said.value->succeeded) {
+  if (!said.value) {
+    // The tombstone may be there: its lease stays.
+    what->done(tl::unexpected(failure_of(said)));
+    return;
+  }
+  const bool there = !said.value->succeeded && !said.value->answers.empty() &&
+                     !said.value->answers.front().found.empty();
+  const lease_id its_lease = there ? said.value->answers.front().found.front().lease : 0;
+  if (said.value->succeeded || (stone != 0 && its_lease == stone)) {
+    // The holder may have renewed between the grant of this lease and the transaction.
+    action count_anew = keep_alive_order{stone};
+    if (stone != 0) carry_out(count_anew);
     what->done(std::monostate{});
     return;
   }
-  if (stone != 0 && said.value) {
+  if (stone != 0) {
     action give_back = revoke_order{stone};
     carry_out(give_back);
   }
-  if (!said.value) {
-    what->done(tl::unexpected(failure_of(said.why, said.text)));
+  if (stone == 0 && !there && said.doubtful) {
+    what->done(base::fail(errc::outcome_unknown,
+                          "etcd: an answer was lost; the grant has gone, by this break or before"));
   } else if (what->looks < most_looks) {
     break_seen(what);  // it has changed; is it still the same grant?
   } else {

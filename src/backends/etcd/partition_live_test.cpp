@@ -93,5 +93,34 @@ TEST_F(EtcdPartition, AHolderThatKnowsOtherMembersLeavesTheOneThatIsCutOff) {
   EXPECT_TRUE(nothing_is_left(cluster_));
 }
 
+TEST_F(EtcdPartition, WithoutTheLengthOfTheHoldersLeaseNothingIsBroken) {
+  const std::size_t leader = cluster_.leader();
+  const std::size_t follower = (leader + 1) % 3;
+  const client at_leader = open(cluster_.address(leader));
+  const client at_follower = open(cluster_.address(follower));
+  mutex mine{at_leader, "door", lasting()};
+  auto held = mine.acquire();
+
+  // A follower asks the leader for the time of a lease on a connection that it opens. What makes a
+  // majority has another way: connections that the leader opens.
+  fault_proxy& way = cluster_.between(follower, leader);
+  way.refuse_connections();
+  way.close_all();
+  const live::told failed =
+      error_of([&] { at_follower.break_lock("door", held.token(), break_style::safe); });
+  const live::told unseen = error_of([&] { (void)at_follower.who("door"); });
+  way.accept_connections();
+
+  EXPECT_EQ(failed.code, errc::unavailable) << failed.text;
+  EXPECT_TRUE(failed.says("nothing was broken")) << failed.text;
+  EXPECT_EQ(unseen.code, errc::unavailable) << "a time that is not known is not shown as none";
+  const auto still = at_leader.who("door");
+  ASSERT_TRUE(still);
+  EXPECT_EQ(still->closed_for, 0ms);
+  ASSERT_EQ(still->holders.size(), 1U);
+  EXPECT_EQ(still->holders.at(0).token, held.token());
+  EXPECT_EQ(held.release(), release_result::released);
+}
+
 }  // namespace
 }  // namespace sallyport::etcd_live

@@ -2,6 +2,7 @@
 #include "tests/kit/etcd_probe.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 // What a network may do between one client and the store.
 namespace sallyport::etcd_live {
@@ -25,6 +26,13 @@ class EtcdWireFaults : public testing::Test {
     const std::string name = "\netcd_debugging_mvcc_watcher_total ";
     const std::size_t at = all.find(name);
     return at == std::string::npos ? -1 : std::stoi(all.substr(at + name.size(), 8));
+  }
+  /// Tombstones need not be waited for.
+  static void end_leases() {
+    std::istringstream words(cluster().ctl({"lease", "list"}));
+    std::string line;
+    std::getline(words, line);  // "found 1 leases", then one a line
+    while (words >> line) cluster().ctl({"lease", "revoke", line});
   }
   void cut_off() {
     network_.set(flow::to_server, fault::silence());
@@ -157,6 +165,40 @@ TEST_F(EtcdWireFaults, ALostAnswerToTheGrantOfALeaseCostsNothingButTime) {
     EXPECT_EQ(network.counts().replies_dropped, 1U);
     EXPECT_TRUE(got) << failed.text;
   }
+}
+
+TEST_F(EtcdWireFaults, ALostAnswerToABreakIsNotUndoneByItsRepetition) {
+  mutex mine{healthy(), "door", lasting()};
+  const auto held = mine.acquire();
+  const client admin = hurt();
+  const auto token = admin.who("door").value().holders.at(0).token;
+
+  // Executed, not answered, and sent again: by then the lock is not what it was.
+  network_.set(flow::to_client, fault::drop_reply(kit::ending::reset, "closed"));
+  const auto failed = error_of([&] { admin.break_lock("door", token, break_style::safe); });
+
+  EXPECT_EQ(network_.counts().replies_dropped, 1U);
+  EXPECT_FALSE(failed.code) << failed.text;
+  ASSERT_TRUE(becomes_lost(held));
+  const auto seen = healthy().who("door");
+  ASSERT_TRUE(seen) << "the tombstone has gone, and with it the time that the holder had left";
+  EXPECT_GT(seen->closed_for, 30s);
+  end_leases();
+}
+
+TEST_F(EtcdWireFaults, ALostAnswerToABreakAtOnceIsNotTakenForNothingToBreak) {
+  mutex mine{healthy(), "door", lasting()};
+  const auto held = mine.acquire();
+  const client admin = hurt();
+  const auto token = admin.who("door").value().holders.at(0).token;
+
+  network_.set(flow::to_client, fault::drop_reply(kit::ending::reset, "#m"));
+  const auto failed = error_of([&] { admin.break_lock("door", token, break_style::at_once); });
+
+  EXPECT_EQ(network_.counts().replies_dropped, 1U);
+  // Whether the first try was executed before the connection broke decides which.
+  EXPECT_TRUE(!failed.code || failed.code == errc::outcome_unknown) << failed.text;
+  EXPECT_FALSE(healthy().who("door"));
 }
 
 TEST_F(EtcdWireFaults, AWaiterWhoseLeaseEndedStandsInLineAgain) {
