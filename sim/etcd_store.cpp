@@ -90,7 +90,10 @@ void etcd_store::apply(member_number at, const backends::etcd::txn& what, const 
   }
   note_txn(what, *said.value);
   changed(before);
-  if (model_.at != before) check_entries(said.value->succeeded ? what.then : what.otherwise);
+  if (model_.at != before) {
+    check_entries(said.value->succeeded ? what.then : what.otherwise);
+    check_tombstones();
+  }
   says({.is = answer::word::done, .value = *said.value});
 }
 
@@ -349,6 +352,16 @@ void etcd_store::check_entries(const std::vector<backends::etcd::operation>& don
   }
 }
 
+/// Nobody enters before its time, and that means who was put out, too.
+void etcd_store::check_tombstones() {
+  for (const auto& [stone, keys] : stones_) {
+    const auto found = model_.leases.find(stone);
+    if (found == model_.leases.end() || found->second.keys.size() >= keys) continue;
+    shared_.fail("tombstones", "a tombstone was overwritten or removed before its time");
+    return;
+  }
+}
+
 void etcd_store::check_order(const key_value& in) {
   const std::string folder = in.key.substr(0, in.key.rfind('/') + 1);
   const auto index = static_cast<std::size_t>(folder[folder.size() - 2] - '0');
@@ -421,6 +434,7 @@ void etcd_store::break_some_grant(const lock_name& name, backend_api::break_mode
       const duration length = model_.leases.at(each.lease).length;
       model_.grant(stone, length, now());
       owners_[stone] = nobody;
+      stones_[stone] = has_card ? 2 : 1;
       granted_at_[stone] = shared_.loop.now();
       seconds_[stone] = std::chrono::duration_cast<seconds>(length).count();
       if (said->token == 0) said->token = static_cast<std::uint64_t>(described.modified);

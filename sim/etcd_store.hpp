@@ -120,6 +120,7 @@ class etcd_store final : public store, private cluster::owner {
   /// After every change.
   void changed(revision before);
   void check_entries(const std::vector<backends::etcd::operation>& done);
+  void check_tombstones();
   void check_order(const backends::etcd::key_value& in);
   void publish();
   void send_report(std::uint64_t client, stream& on,
@@ -140,9 +141,10 @@ class etcd_store final : public store, private cluster::owner {
   std::map<lease_id, std::int64_t> seconds_;  // likewise
   std::map<std::uint64_t, stream> streams_;   // by client
   std::map<member_number, std::vector<std::function<void()>>> hanging_;
-  std::vector<std::uint64_t> made_;    // by revision
-  std::set<std::string> were_shared_;  // keys of writers that were downgraded
-  std::set<lease_id> not_revoked_;     // or nobody knows
+  std::vector<std::uint64_t> made_;         // by revision
+  std::set<std::string> were_shared_;       // keys of writers that were downgraded
+  std::set<lease_id> not_revoked_;          // or nobody knows
+  std::map<lease_id, std::size_t> stones_;  // tombstones: of how many keys
   bool full_ = false;
 };
 

@@ -42,7 +42,14 @@ void write(const condition& from, wire::Compare& to) {
 
 void write(const operation& from, wire::RequestOp& to) {
   if (const auto* const putting = std::get_if<put>(&from)) {
-    wire::PutRequest& request = *to.mutable_request_put();
+    wire::RequestOp* where = &to;
+    if (putting->only_new) {
+      wire::TxnRequest& inner = *to.mutable_request_txn();
+      write(condition{.what = condition::field::created, .key = putting->key},
+            *inner.add_compare());
+      where = inner.add_success();
+    }
+    wire::PutRequest& request = *where->mutable_request_put();
     request.set_key(putting->key);
     request.set_value(putting->value);
     request.set_lease(putting->lease);

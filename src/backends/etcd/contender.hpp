@@ -88,6 +88,7 @@ struct contender {
 
   bool first_try = false;  ///< it enters with a key that was never sent before
   bool doubtful = false;   ///< a put of its key may still be executed
+  bool key_spent = false;  ///< its key was put out: what stands there now is not its own
   bool poked = false;      ///< whoever was in its way has gone
   bool recheck = false;    ///< a notice may have been missed
   bool note_due = false;

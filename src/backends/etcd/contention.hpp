@@ -205,6 +205,8 @@ class contention {
   // leases, contention_leases.cpp
   void attach(contender& who, time_point now, time_point answer_by, actions& out);
   void detach(contender& who, time_point now, actions& out);
+  /// A key of its own, on the lease that it has.
+  void choose_key(contender& who);
   lease_state* lease_of(const contender& who);
   [[nodiscard]] duration remaining(const contender& who, time_point since);
   [[nodiscard]] bool fresh_enough(const contender& who, time_point now);

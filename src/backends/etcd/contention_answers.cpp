@@ -454,6 +454,7 @@ void contention::answer_held(contender& who, bool just_kept, time_point now, act
 
 void contention::fall_out(contender& who) {
   who.is = phase::outside;
+  who.key_spent = true;
   who.created = 0;
   who.poked = who.recheck = who.note_due = false;
   who.before.clear();
@@ -461,6 +462,7 @@ void contention::fall_out(contender& who) {
 
 void contention::lose(contender& who, actions& out) {
   who.is = phase::lost;
+  who.key_spent = true;
   who.stale_lease = false;
   drop_watch(who, out);
   out.emplace_back(lost_told{who.id});

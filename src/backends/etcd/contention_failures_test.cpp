@@ -238,5 +238,89 @@ TEST_F(EtcdLeaseGrants, OfWhomeverElseAreARefusal) {
   EXPECT_EQ(one_.machine.contenders(), 0U);
 }
 
+// ---- tombstones ----------------------------------------------------------------------------------
+
+class EtcdTombstones : public EtcdFailures, public testing::WithParamInterface<lock_kind> {
+ protected:
+  static constexpr lease_id stone = 77;
+
+  /// What `break` does to whoever has the only key of the lock that is on this lease or above.
+  void put_tombstone(lease_id from) {
+    world_.store.grant(stone, 20s, world_.now);
+    txn order;
+    for (const auto& [key, each] : world_.store.keys) {
+      if (key.find("door") == std::string::npos || each.lease < from) continue;
+      auto said = from_json(each.value);
+      if (said) said->closed = true;
+      order.then.emplace_back(put{key, said ? to_json(*said) : each.value, stone});
+    }
+    ASSERT_FALSE(order.then.empty());
+    world_.store.apply(order);
+    world_.settle();
+  }
+  [[nodiscard]] std::size_t keys_of_stone() { return world_.store.leases.at(stone).keys.size(); }
+  /// It is told to wait, and enters when the tombstone has gone and not before.
+  void expect_to_wait_for_the_stone(contention_world::client& whose, const holder_id& who) {
+    const int txns = whose.sent.txns;
+    whose.acquire(who, "door", true, GetParam());
+    EXPECT_TRUE(whose.waits(who)) << "the break is undone";
+    EXPECT_LT(whose.sent.txns - txns, 10);
+    EXPECT_EQ(keys_of_stone(), GetParam() == lock_kind::election ? 2U : 1U)
+        << "the tombstone was overwritten";
+    EXPECT_TRUE(whose.told.entered.empty());
+    for (int i = 0; i < 10 && whose.told.entered.empty(); ++i) {
+      EXPECT_TRUE(world_.store.leases.contains(stone));
+      world_.pass(2s);
+      whose.acquire(who, "door", true, GetParam());
+    }
+    whose.acquire(who, "door", true, GetParam());
+    EXPECT_TRUE(whose.grant(who));
+    EXPECT_FALSE(world_.store.leases.contains(stone));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, EtcdTombstones,
+                         testing::Values(lock_kind::mutex, lock_kind::election),
+                         [](const auto& shown) {
+                           return shown.param == lock_kind::mutex ? "Mutex" : "Election";
+                         });
+
+TEST_P(EtcdTombstones, AreNotOverwrittenByWhoIsPutOutBeforeItsClaim) {
+  one_.acquire(alice, "door", true, GetParam());
+  two_.acquire(bob, "door", true, GetParam());
+  one_.leave(alice);
+  ASSERT_EQ(two_.told.entered, std::vector<holder_id>{bob});
+  world_.pass(100ms);  // from then on it watches its key
+  put_tombstone(2000);
+  ASSERT_EQ(two_.told.lost, std::vector<holder_id>{bob});
+  two_.told = {};
+
+  expect_to_wait_for_the_stone(two_, bob);
+}
+
+TEST_P(EtcdTombstones, AreNotOverwrittenByWhoAsksAgainAfterALostAnswer) {
+  two_.acquire(carol, "kept");
+  fail_txn(1, {.value = {}, .why = trouble::unknown, .text = "lost"}, 1);
+  two_.acquire(bob, "door", true, GetParam());
+  put_tombstone(2000);
+
+  expect_to_wait_for_the_stone(two_, bob);
+}
+
+TEST_P(EtcdTombstones, AreNotOverwrittenByAnotherTryOfTheSameRequest) {
+  two_.acquire(carol, "kept");
+  contention_world& world = world_;
+  world_.lose = [&](int, action& what) {
+    auto* const order = std::get_if<txn_order>(&what);
+    if (order == nullptr) return false;
+    world.lose = nullptr;
+    world.store.apply(order->what);
+    put_tombstone(2000);
+    return false;  // and now what is heard
+  };
+
+  expect_to_wait_for_the_stone(two_, bob);
+}
+
 }  // namespace
 }  // namespace sallyport::backends::etcd

@@ -75,14 +75,18 @@ void contention::attach(contender& who, time_point now, time_point answer_by, ac
   }
   leases_.at(chosen).members.insert(who.id);
   who.lease = chosen;
-  who.doubtful = false;
+  choose_key(who);
+}
+
+void contention::choose_key(contender& who) {
+  who.doubtful = who.key_spent = false;
   if (free_keys_.empty()) {
     who.key_number = next_key_++;
   } else {
     who.key_number = free_keys_.back();
     free_keys_.pop_back();
   }
-  who.key = how_.keys.key(who.name.text(), who.what, chosen, who.key_number);
+  who.key = how_.keys.key(who.name.text(), who.what, who.lease, who.key_number);
 }
 
 void contention::free_key(const contender& who) {

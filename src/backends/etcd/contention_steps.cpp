@@ -57,6 +57,10 @@ void contention::enter(contender& who, time_point now, actions& out) {
   if (who.lease == 0 || lease_of(who) == nullptr) attach(who, now, who.asked->answer_by, out);
   const lease_state* const lease = lease_of(who);
   if (lease->is == lease_state::phase::granting) return;  // goes on when it is there
+  if (who.key_spent) {
+    if (who.doubtful) retire(who.lease, who.key);
+    choose_key(who);
+  }
   // One that is half over is kept alive at the same time.
   if (!fresh_enough(who, now)) keep(who.lease, now, out);
 
@@ -77,6 +81,8 @@ void contention::enter(contender& who, time_point now, actions& out) {
     append_first_puts(who, true, order.then);
     if (who.asked->may_wait) {
       append_first_puts(who, false, order.otherwise);
+      // An earlier try may have put it already, and somebody a tombstone in its place.
+      for (operation& each : order.otherwise) std::get<put>(each).only_new = true;
       order.otherwise.emplace_back(own);
     }
     order.otherwise.emplace_back(others);

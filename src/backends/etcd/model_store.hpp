@@ -79,13 +79,15 @@ class model_store {
     const std::vector<operation>& todo = met ? what.then : what.otherwise;
     for (const operation& each : todo) {
       const auto* const putting = std::get_if<put>(&each);
-      if (putting != nullptr && putting->lease != 0 && !leases.contains(putting->lease)) {
+      if (putting != nullptr && does(*putting) && putting->lease != 0 &&
+          !leases.contains(putting->lease)) {
         return {.why = trouble::no_such_lease, .text = "requested lease not found"};
       }
     }
     const bool writes = std::ranges::any_of(todo, [&](const operation& each) {
       const auto* const erasing = std::get_if<erase>(&each);
-      return std::holds_alternative<put>(each) ||
+      const auto* const putting = std::get_if<put>(&each);
+      return (putting != nullptr && does(*putting)) ||
              (erasing != nullptr && keys.contains(erasing->key));
     });
     if (writes) ++at;
@@ -95,6 +97,9 @@ class model_store {
   }
 
  private:
+  [[nodiscard]] bool does(const put& what) const {
+    return !what.only_new || !keys.contains(what.key);
+  }
   static bool within(const std::string& key, const std::string& first, const std::string& end) {
     return end.empty() ? key == first : key >= first && key < end;
   }
@@ -124,6 +129,7 @@ class model_store {
   operation_answer carry_out(const operation& what) {
     operation_answer out;
     if (const auto* const putting = std::get_if<put>(&what)) {
+      if (!does(*putting)) return out;
       key_value& here = keys[putting->key];
       if (here.created == 0) here.created = at;
       if (here.lease != 0) leases[here.lease].keys.erase(putting->key);

@@ -41,6 +41,7 @@ struct put {
   std::string key{};
   std::string value{};
   lease_id lease = 0;
+  bool only_new = false;  ///< does nothing where the key is there already
 };
 
 struct erase {
