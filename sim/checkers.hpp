@@ -61,7 +61,7 @@ class store_checker {
   [[nodiscard]] std::optional<std::uint64_t> drawn(std::size_t lock, fencing_token token) const;
   [[nodiscard]] std::uint64_t next_sequence() noexcept { return ++sequence_; }
 
-  /// Its turn came while nobody listened for it: others may go before it until it asks again.
+  /// Its turn came while nobody listened for it: others may go before it until it asks again. Once.
   void set_aside(const lock_name& name, const backend_api::holder_id& who);
   /// The store knows that this client is dead, or will when it looks: nobody waits for it.
   void client_gone(std::uint64_t client);
@@ -84,6 +84,7 @@ class store_checker {
     time_point lapses;
     bool lapsed_once = false;  // its place is not protected any more
     bool set_aside = false;    // nor now, but again when it asks
+    bool passed_over = false;  // it was set aside, and loses no other turn
   };
   struct block {
     fencing_token last;

@@ -322,6 +322,12 @@ bool draws_large_blocks(std::uint64_t seed) {
 }
 constexpr std::uint32_t most_local_turns = 1'000'000;
 
+/// Redis: some clients may not subscribe, or a proxy has no channels.
+bool draws_deaf_clients(std::uint64_t seed) {
+  constexpr std::uint64_t salt = 0xdeaf00000000;
+  return base::random(seed ^ salt).chance(0.2);
+}
+
 /// A tenth of all seeds each for etcd and ZooKeeper.
 double draw_for_clusters(std::uint64_t seed) {
   constexpr std::uint64_t salt = 0xbc200000000;
@@ -397,6 +403,7 @@ options draw_options(std::uint64_t seed, base::random& random) {
   out.callers = 1 + static_cast<std::uint32_t>(random.below(3));
   out.local_turns = random.chance(0.4) ? 1 : 2 + static_cast<std::uint32_t>(random.below(7));
   if (out.redis && draws_large_blocks(seed)) out.local_turns = most_local_turns;
+  if (out.redis && draws_deaf_clients(seed)) out.deaf_clients = 2 + seed % 2;
   out.single_tokens = random.chance(0.3);
   out.notices_without_grant = random.chance(0.2);
   out.readers = 0.2 + 0.6 * random.unit();
@@ -471,7 +478,8 @@ std::string describe(const options& drawn) {
   }
   text << "  processes " << drawn.processes << ", callers " << drawn.callers << ", local_turns "
        << drawn.local_turns << (drawn.single_tokens ? ", single tokens" : "")
-       << (drawn.notices_without_grant ? ", notices without grant" : "") << '\n'
+       << (drawn.notices_without_grant ? ", notices without grant" : "")
+       << (drawn.deaf_clients > 0 ? ", deaf clients" : "") << '\n'
        << "  readers " << drawn.readers << ", tries " << drawn.tries << ", timed " << drawn.timed
        << ", cancels " << drawn.cancels << ", long holds " << drawn.long_holds << ", fixed leases "
        << drawn.fixed_leases << '\n'

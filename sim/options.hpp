@@ -122,9 +122,10 @@ struct options {
   std::chrono::milliseconds max_lease{};  ///< redlock: what the marks say
   bool single_tokens = false;             ///< the store reserves one token at a time
   bool notices_without_grant = false;
-  double readers = 0.5;  ///< how much of a shared_mutex's callers are readers
-  double tries = 0.2;    ///< calls that do not wait
-  double timed = 0.4;    ///< calls that wait for some time
+  std::uint32_t deaf_clients = 0;  ///< Redis: every so-manieth client never hears a notice; 0: none
+  double readers = 0.5;            ///< how much of a shared_mutex's callers are readers
+  double tries = 0.2;              ///< calls that do not wait
+  double timed = 0.4;              ///< calls that wait for some time
   double cancels = 0.1;
   double long_holds = 0.1;    ///< turns that last for several leases
   double fixed_leases = 0.2;  ///< leases that are not renewed

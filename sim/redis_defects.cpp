@@ -23,7 +23,7 @@ struct mistake {
   std::string_view wrong;
 };
 
-constexpr std::array<mistake, 9> mistakes{{
+constexpr std::array<mistake, 10> mistakes{{
     {defect::script_releases_anybody,
      "type(value) == 'string' and string.sub(value, 1, #ARGV[5]) == ARGV[5]",
      "type(value) == 'string'"},
@@ -36,6 +36,8 @@ constexpr std::array<mistake, 9> mistakes{{
     {defect::tokens_without_floor, "if last == tonumber(", "if false and last == tonumber("},
     {defect::queue_expires_early, "* 1.25)", "* 0.3)"},
     {defect::blocks_ahead_of_clock, "elseif last > block_end and", "elseif false and"},
+    {defect::unheard_waiter_starves, "redis.call('ZADD', queue, place + 0.5, id)",
+     "redis.call('ZADD', queue, place, id)"},
     {defect::raise_unconditional, "if id ~= ARGV[2] then return {0} end", ""},
     {defect::claim_without_draw, "last = redis.call('INCRBY', counter, ARGV[4])\nhold(",
      "last = tonumber(redis.call('GET', counter) or 0)\nhold("},

@@ -38,8 +38,13 @@ void redis_link::unsubscribe(const std::string& channel) {
   heard_.erase(channel);
 }
 
+bool redis_link::deaf() {
+  const std::uint32_t every = shared().plan.deaf_clients;
+  return every > 0 && client() % every == 0;
+}
+
 void redis_link::open_line() {
-  if (up_ || opening_) return;
+  if (up_ || opening_ || deaf()) return;
   opening_ = true;
   shared().loop.after(draw_between(shared().random, shortest_delay, shared().plan.lease / 8),
                       [me = self()] { me->try_to_open(); });

@@ -54,6 +54,8 @@ class redis_link final : public link {
   [[nodiscard]] std::shared_ptr<redis_link> self() {
     return std::static_pointer_cast<redis_link>(shared_from_this());
   }
+  /// It never hears anything, and the server knows.
+  [[nodiscard]] bool deaf();
   void open_line();
   void try_to_open();
   void ask_for(const std::string& channel);

@@ -1,5 +1,6 @@
 #include "sim/redis_node.hpp"
 
+#include "backends/redis/words.hpp"
 #include "base/planted.hpp"
 #include "sim/redis_driver.hpp"
 #include <sallyport/error.hpp>
@@ -75,14 +76,25 @@ std::vector<notice> redis_node::take_notices(const lock_name& name) {
     const auto client = client_of_channel_.find(each.channel);
     if (!said || client == client_of_channel_.end()) continue;
     if (said->grant && !each.heard) {
-      shared_.count.add(counter::set_aside);
-      checks_.store.set_aside(name, said->holder);
-      continue;
+      if (has_ticket(name, said->holder)) {
+        shared_.count.add(counter::set_aside);
+        checks_.store.set_aside(name, said->holder);
+        continue;
+      }
+      shared_.count.add(counter::granted_unheard);
     }
     notices.push_back({client->second, said->grant ? notice_kind::granted : notice_kind::lost,
                        said->holder, said->grant, name});
   }
   return notices;
+}
+
+bool redis_node::has_ticket(const lock_name& name, const backend_api::holder_id& who) {
+  backends::redis::wire_command key;
+  operator_.place_of(name.text()).add_side(key, "waiters");
+  const auto id = backends::redis::hex_of(who);
+  return run({"HEXISTS", arguments_of(key).front(), std::string(backends::redis::view(id))})
+             .integer == 1;
 }
 
 reply redis_node::execute(const request& asked, client_number from) {

@@ -58,6 +58,8 @@ class redis_node final : public store, public redis_server {
   void published(const redis::publication& what, bool heard) override;
   /// What was published since the last call, for the checkers.
   [[nodiscard]] std::vector<backends::memory::notice> take_notices(const lock_name& name);
+  /// Whether it still waits, in the queue or aside.
+  [[nodiscard]] bool has_ticket(const lock_name& name, const backend_api::holder_id& who);
   void decode(const request& asked, const redis::reply& raw, reply& out);
 
   context& shared_;

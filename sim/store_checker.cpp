@@ -148,7 +148,13 @@ void store_checker::leave_queue(std::size_t lock, const holder_id& who) {
 
 void store_checker::set_aside(const lock_name& name, const holder_id& who) {
   for (place& each : queues_[shared_.index_of(name)]) {
-    if (each.holder == who) each.set_aside = true;
+    if (each.holder != who || each.set_aside) continue;
+    if (each.passed_over && !each.lapsed_once && shared_.plan.in_model) {
+      shared_.fail("fifo", "lock " + name.text() + " was granted past ticket " +
+                               std::to_string(who.low % 10'000) + " twice");
+    }
+    each.set_aside = true;
+    each.passed_over = true;
   }
 }
 

@@ -33,6 +33,7 @@ enum class defect {
   tokens_not_raised_on_connect,  ///< a counter that was set back goes on from there
   queue_expires_early,           ///< the queue's keys do not live as long as its tickets
   blocks_ahead_of_clock,         ///< blocks of tokens are drawn whole, however fast
+  unheard_waiter_starves,        ///< a waiter that nobody hears for loses every turn
   // Of a quorum of Redis servers.
   raise_not_awaited,        ///< a token counts before a majority's counters have reached it
   raise_unconditional,      ///< a counter is raised for who no longer has the node's vote

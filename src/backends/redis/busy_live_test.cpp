@@ -112,5 +112,82 @@ TEST(BusyLock, KeepsNothingOfWaitersThatDieWhileOneHolderStays) {
   EXPECT_FALSE(lives.done());
 }
 
+// ---- waiters that hear nothing ---------------------------------------------------------------------
+
+/// A server with a user that may do everything but listen.
+kit::redis_options with_deaf_user() {
+  return {.users = {"user deaf on >secret ~* &* +@all -subscribe -psubscribe -ssubscribe"}};
+}
+
+std::string deaf_address(const redis_server& server) {
+  return "redis://deaf:secret@127.0.0.1:" + std::to_string(server.port());
+}
+
+/// Three contenders keep the lock in use; one that hears nothing gets in, and again.
+template <class Lock, class... Size>
+void expect_that_a_deaf_waiter_enters(Size... size) {
+  const redis_server server{with_deaf_user()};
+  std::atomic<int> turns{0};
+  std::vector<std::jthread> busy;
+  for (int i = 0; i < 3; ++i) {
+    busy.emplace_back([&, store = open(server.port())](const std::stop_token& stop) {
+      Lock lock{store, "door", size..., lasting()};
+      while (!stop.stop_requested()) {
+        const auto held = lock.acquire(stop);
+        if (held) contract::wait_until(lease_clock::now() + 30ms);
+        ++turns;
+      }
+    });
+  }
+  Lock deaf{client::open(deaf_address(server), quick()), "door", size..., lasting()};
+  ASSERT_TRUE(eventually([&] { return turns.load() > 10; }));
+
+  for (int i = 0; i < 3; ++i) {
+    const int before = turns.load();
+    const auto began = lease_clock::now();
+    // It may lose one turn, comes back at its heartbeat, and gets the next one: 0.5 s, usually.
+    const auto held = deaf.try_acquire_for(2 * quick().heartbeat + slack);
+    EXPECT_TRUE(held) << "not in " << (lease_clock::now() - began) / 1ms << " ms, while others had "
+                      << turns.load() - before << " turns";
+  }
+}
+
+TEST(BusyLock, LetsInAWaiterThatHearsNothing) { expect_that_a_deaf_waiter_enters<mutex>(); }
+
+TEST(BusyLock, LetsInAWriterThatHearsNothing) { expect_that_a_deaf_waiter_enters<shared_mutex>(); }
+
+TEST(BusyLock, GivesAPermitToAWaiterThatHearsNothing) {
+  expect_that_a_deaf_waiter_enters<semaphore>(1U);
+}
+
+TEST(BusyLock, IsHeldUpNoLongerThanATicketByWaitersThatHeardNothingAndWereKilled) {
+  const redis_server server{with_deaf_user()};
+  mutex first_lock{open(server.port()), "door", lasting()};
+  mutex second_lock{open(server.port()), "door", lasting()};
+  mutex third_lock{open(server.port()), "door", lasting()};
+  auto first = first_lock.acquire();
+  auto processes = waiting_processes(server, deaf_address(server), 8);
+  waiter second(second_lock);
+  ASSERT_TRUE(waiters_become(server, "door", 9));
+  first.release();
+  auto second_got = second.get();  // all eight were passed over
+  ASSERT_TRUE(second_got);
+  ASSERT_TRUE(waiters_become(server, "door", 8)) << "they live, and come back";
+  waiter third(third_lock);
+  ASSERT_TRUE(waiters_become(server, "door", 9));
+
+  for (auto& each : processes) each->kill();
+  const auto killed = lease_clock::now();
+  second_got->release();
+
+  // Each may hold things up for its claim window (its lease), until its ticket lapses.
+  auto got = third.get();
+  ASSERT_TRUE(got);
+  EXPECT_LT(lease_clock::now() - killed,
+            ticket_of_process + lease_of_process + quick().heartbeat + slack);
+  got->release();
+  EXPECT_TRUE(nothing_is_left(server));
+}
+
 }  // namespace
 }  // namespace sallyport::redis_live

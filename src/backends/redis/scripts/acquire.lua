@@ -112,11 +112,8 @@ if ticket then
   end
 end
 stand_in_line(id, ticket, kind, now, tonumber(ARGV[10]), ARGV[9], ARGV[12], 'x', locals, card)
-local first_in_line
-if value and found == 1 then
-  first_in_line = true
-else
-  first_in_line = redis.call('ZRANK', queue, id) == 0
-end
-return {2, first_in_line and redis.call('PTTL', lock) or -1, newest or tonumber(redis.call('GET', counter) or 0),
+local first, first_place = unpack(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
+local first_in_line, ask_again = first == id, -1
+if first_in_line then ask_again = passed_over(first_place) and unheard_poll_ms or redis.call('PTTL', lock) end
+return {2, ask_again, newest or tonumber(redis.call('GET', counter) or 0),
   foreign and 1 or 0, first_in_line and 1 or 0}

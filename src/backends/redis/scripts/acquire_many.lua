@@ -55,10 +55,12 @@ end
 if ARGV[10] ~= '1' then return {3} end
 stand_in_line(id, ticket, kind == 'n' and 'n' .. permits or kind, now, tonumber(ARGV[9]), ARGV[8], ARGV[11], mode,
   locals, card)
-local first_in_line = redis.call('ZRANK', queue, id) == 0
-local ask_again = -1
+local first, first_place = unpack(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
+local first_in_line, ask_again = first == id, -1
 if first_in_line then
-  if used_as == false then
+  if passed_over(first_place) then
+    ask_again = unheard_poll_ms
+  elseif used_as == false then
     ask_again = redis.call('PTTL', lock)
   else
     local soonest = redis.call('HGET', lock, ':soonest')

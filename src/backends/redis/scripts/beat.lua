@@ -30,7 +30,13 @@ local function beat(lock, queue, waiters, absent, head, id, ticket_ms, window_ms
   else
     newest = tonumber(string.match(value, '^sp1 %a %x+ %d+ (%d+)'))
   end
-  return {2, rank == 0 and redis.call('PTTL', lock) or -1, newest, foreign and 1 or 0, rank == 0 and 1 or 0}
+  local ask_again = -1
+  if rank == 0 then
+    -- One that was passed over asks more often (common.lua).
+    local passed_over = string.find(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')[2], '.', 1, true)
+    ask_again = passed_over and 100 or redis.call('PTTL', lock)
+  end
+  return {2, ask_again, newest, foreign and 1 or 0, rank == 0 and 1 or 0}
 end
 
 local answers = {}

@@ -38,11 +38,19 @@ local function tidy()
 end
 
 -- Nobody listens for this waiter at the moment. It loses this turn but not its place, which it takes again when it asks
--- before its ticket lapses. The key lives as long as that of the tickets, which are found through it.
+-- before its ticket lapses; half a place further, which says that it loses no other turn: it lives. The key lives as long
+-- as that of the tickets, which are found through it.
 local function set_aside(id, lapses)
   redis.call('ZADD', absent, lapses, id)
   redis.call('PEXPIRE', absent, math.max(redis.call('PTTL', waiters), 1))
 end
+
+local function passed_over(score)
+  return string.find(score, '.', 1, true)
+end
+
+-- Such a waiter may be let in without hearing of it: when it is the first it asks this often.
+local unheard_poll_ms = 100
 
 -- The tickets of the dead go: of those set aside, and of those in the queue, so many at a time. Of a longer queue the
 -- clock chooses the part.
@@ -79,13 +87,17 @@ local function stand_in_line(id, ticket, kind, now, ticket_ms, window_ms, count,
   if ticket then
     local _
     place, _, _, _, _, since = ticket_fields(ticket)
-    redis.call('ZREM', absent, id)
+    if redis.call('ZREM', absent, id) == 1 then
+      redis.call('ZADD', queue, place + 0.5, id)
+    else
+      redis.call('ZADD', queue, 'NX', place, id)
+    end
   else
     place, since = redis.call('HINCRBY', waiters, ':next', 1), now
+    redis.call('ZADD', queue, place, id)
   end
   redis.call('HSET', waiters, id, table.concat({place, whole(now + ticket_ms), window_ms, count, mode,
     whole(since), locals, card}, ' '))
-  redis.call('ZADD', queue, place, id)
   -- Not at every question: the keys live a little longer than the tickets in them. Heartbeats (beat.lua) wait longer with
   -- that, so that newcomers sweep, also where others only wait: it is newcomers who can leave more and more behind.
   local left = redis.call('PTTL', queue)

@@ -21,7 +21,8 @@ if mine then
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   if lapses and tonumber(lapses) > now then
     local tokens = string.format('%.0f %.0f', draw(KEYS[5], count, now))
-    if redis.call(ARGV[1], ARGV[2] .. client .. ARGV[3], 'g ' .. next_id .. ' ' .. tokens .. ' ' .. window .. ' 1') > 0 then
+    if redis.call(ARGV[1], ARGV[2] .. client .. ARGV[3], 'g ' .. next_id .. ' ' .. tokens .. ' ' .. window .. ' 1') > 0 or
+      string.find(popped[2], '.', 1, true) then  -- passed over already (common.lua)
       redis.call('SET', KEYS[1], string.format('sp1 %s %s %s p %.0f %s ', ARGV[6], next_id, tokens, now, locals) .. card,
         'PX', window)
       redis.call('HDEL', KEYS[3], next_id)

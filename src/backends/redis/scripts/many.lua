@@ -99,7 +99,7 @@ end
 -- told, not granted: it is here, and gets its whole lease.
 local function serve_many(kind, permits, now, asker)
   local served = false
-  local head = redis.call('ZRANGE', queue, 0, 0)[1]
+  local head, place = unpack(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
   while head do
     local ticket = redis.call('HGET', waiters, head)
     local _, lapses, window, count, mode, _, locals, card
@@ -117,7 +117,8 @@ local function serve_many(kind, permits, now, asker)
     else
       redis.call('ZREM', queue, head)
       local first, last = draw(counter, count, now)
-      if tell(client_of(card), table.concat({'g', head, whole(first), whole(last), window, permits}, ' ')) > 0 then
+      if tell(client_of(card), table.concat({'g', head, whole(first), whole(last), window, permits}, ' ')) > 0 or
+        passed_over(place) then
         redis.call('HDEL', waiters, head)
         local expiry = now + window
         add_holder(kind, permits, head, table.concat({whole(expiry), whole(first), whole(last), mode, 'p', whole(now),
@@ -127,7 +128,7 @@ local function serve_many(kind, permits, now, asker)
         set_aside(head, lapses)
       end
     end
-    head = redis.call('ZRANGE', queue, 0, 0)[1]
+    head, place = unpack(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
   end
   tidy()
   return false, served

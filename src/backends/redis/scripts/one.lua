@@ -24,7 +24,8 @@ local function serve(kind, asker, popped)
         return id
       else
         local first, last = draw(counter, count, now)
-        if tell(client_of(card), table.concat({'g', id, whole(first), whole(last), window, 1}, ' ')) > 0 then
+        if tell(client_of(card), table.concat({'g', id, whole(first), whole(last), window, 1}, ' ')) > 0 or
+          passed_over(popped[2]) then
           hold('sp1 ' .. kind .. ' ' .. id, first, last, 'p', now, locals, card, window)
           redis.call('HDEL', waiters, id)
           tidy()
