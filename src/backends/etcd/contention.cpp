@@ -455,8 +455,8 @@ void contention::tell_disconnected(actions& out) const {
   if (anybody) out.emplace_back(disconnected_told{});
 }
 
-void contention::watches_broken(time_point now, actions& out) {
-  tell_disconnected(out);
+void contention::watches_broken(time_point now, actions& out, bool trouble) {
+  if (trouble) tell_disconnected(out);
   watches_.clear();
   for (auto& [id, who] : contenders_) {
     who.watch = who.twin = 0;

@@ -104,8 +104,9 @@ class contention {
   /// `seconds` 0: there is no such lease.
   void kept_alive(lease_id lease, std::int64_t seconds, std::uint64_t term, time_point now,
                   actions& out);
-  /// Keep-alives that were on their way are lost, and answers to them will not come any more.
-  void keep_alives_broken(time_point now, actions& out);
+  /// Keep-alives that were on their way are lost, and answers to them will not come any more. Unless
+  /// that is trouble, core need not hear of it; nor of watches.
+  void keep_alives_broken(time_point now, actions& out, bool trouble = true);
 
   // events
   void watch_began(watch_number watch, revision at, time_point now, actions& out);
@@ -113,7 +114,7 @@ class contention {
                   actions& out);
   void watch_ended(watch_number watch, time_point now, actions& out);
   /// All watches are gone; orders for those that are still wanted follow.
-  void watches_broken(time_point now, actions& out);
+  void watches_broken(time_point now, actions& out, bool trouble = true);
   /// Events come again.
   void watches_back(actions& out);
 

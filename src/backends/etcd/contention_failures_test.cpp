@@ -322,5 +322,28 @@ TEST_P(EtcdTombstones, AreNotOverwrittenByAnotherTryOfTheSameRequest) {
   expect_to_wait_for_the_stone(two_, bob);
 }
 
+// ---- streams -------------------------------------------------------------------------------------
+
+TEST_F(EtcdFailures, AStreamThatIsReplacedIsNoTroubleButAllIsWatchedAgain) {
+  one_.acquire(alice, "door");
+  two_.acquire(bob, "door");
+  world_.pass(100ms);
+  for (auto* const each : {&one_, &two_}) {
+    const int before = each->sent.watches;
+    world_.store.watchers.clear();
+    each->step([](contention& machine, time_point at, actions& out) {
+      machine.watches_broken(at, out, false);
+      machine.keep_alives_broken(at, out, false);
+      machine.on_timer(at, out);
+    });
+    EXPECT_EQ(each->told.disconnected, 0);
+    EXPECT_GT(each->sent.watches, before);
+  }
+
+  one_.step(
+      [](contention& machine, time_point at, actions& out) { machine.watches_broken(at, out); });
+  EXPECT_EQ(one_.told.disconnected, 1);
+}
+
 }  // namespace
 }  // namespace sallyport::backends::etcd

@@ -294,8 +294,8 @@ void contention::end_round(lease_id id, time_point now, actions& out) {
   }
 }
 
-void contention::keep_alives_broken(time_point now, actions& out) {
-  tell_disconnected(out);
+void contention::keep_alives_broken(time_point now, actions& out, bool trouble) {
+  if (trouble) tell_disconnected(out);
   for (auto& [id, lease] : leases_) {
     if (!lease.keeping || lease.keeping->reading) continue;
     lease.keeping->sent = now;

@@ -65,6 +65,35 @@ TEST_F(EtcdLogIn, ATokenThatHasExpiredIsReplaced) {
   EXPECT_TRUE(waiting.get());
 }
 
+TEST_F(EtcdLogIn, HandOffsAreAsFastAfterATokenWasReplacedAsBefore) {
+  // A waiter that hears nothing notices at its next heartbeat, so those are rare here.
+  client_options slow_heart = quick();
+  slow_heart.heartbeat = 4s;
+  const std::string where = address("alice:secret@", "?prefix=app/");
+  mutex one{open(where, slow_heart), "door", lasting()};
+  mutex two{open(where, slow_heart), "door", lasting()};
+  const client watching = open(where);
+  const auto hand_over = [&](mutex& from, mutex& to) -> lease_clock::duration {
+    std::optional<lease> held = from.acquire();
+    waiter waiting{to};
+    EXPECT_TRUE(waiters_become(watching, "door", 1));
+    const auto began = lease_clock::now();
+    held.reset();
+    EXPECT_TRUE(waiting.get());
+    return lease_clock::now() - began;
+  };
+  EXPECT_LT(hand_over(one, two), 1s);
+  EXPECT_LT(hand_over(two, one), 1s);
+
+  // Nobody says anything for longer than tokens live.
+  contract::wait_until(lease_clock::now() + 5s);
+
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_LT(hand_over(one, two), 1s) << "the streams have the token that has expired";
+    EXPECT_LT(hand_over(two, one), 1s);
+  }
+}
+
 TEST_F(EtcdLogIn, ATokenOfAServerThatWasRestartedIsReplaced) {
   const client store = open(address("alice:secret@", "?prefix=app/"));
   mutex lock{store, "door", lasting()};

@@ -321,9 +321,9 @@ void session::kept_alive(const codec::kept_alive& said) {
   });
 }
 
-void session::keep_alives_broken() {
-  heard([](contention& machine, time_point now, actions& out) {
-    machine.keep_alives_broken(now, out);
+void session::keep_alives_over(stream_end how) {
+  heard([&](contention& machine, time_point now, actions& out) {
+    machine.keep_alives_broken(now, out, how == stream_end::broken);
   });
 }
 
@@ -335,9 +335,10 @@ void session::watch_reported(const codec::watch_report& said) {
   });
 }
 
-void session::watches_broken() {
-  heard(
-      [](contention& machine, time_point now, actions& out) { machine.watches_broken(now, out); });
+void session::watches_over(stream_end how) {
+  heard([&](contention& machine, time_point now, actions& out) {
+    machine.watches_broken(now, out, how == stream_end::broken);
+  });
 }
 
 void session::watches_back() {

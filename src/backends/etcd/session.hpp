@@ -54,9 +54,9 @@ class session final : public std::enable_shared_from_this<session>, public trans
 
   // transport_listener
   void kept_alive(const codec::kept_alive& said) override;
-  void keep_alives_broken() override;
+  void keep_alives_over(stream_end how) override;
   void watch_reported(const codec::watch_report& said) override;
-  void watches_broken() override;
+  void watches_over(stream_end how) override;
   void watches_back() override;
   void alarm_rang() override;
 

@@ -44,6 +44,7 @@ class contention_world {
     std::vector<holder_id> lost;
     std::vector<std::string> changed;
     int reconnected = 0;
+    int disconnected = 0;
   };
   struct counts {
     int txns = 0;
@@ -267,6 +268,8 @@ class contention_world {
       told.changed.push_back(changed->name.text());
     } else if (std::holds_alternative<reconnected_told>(what)) {
       ++told.reconnected;
+    } else if (std::holds_alternative<disconnected_told>(what)) {
+      ++told.disconnected;
     }
   }
   void deliver(const model_store::report& said) {

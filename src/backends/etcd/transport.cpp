@@ -373,9 +373,14 @@ void transport::logged_in(const reply<std::string>& said) {
   {
     const base::mutex_lock lock(mutex_);
     logging_in_ = false;
-    if (token) token_ = *token;
     waiting.swap(parked_);
-    if (token && !shut_) open_lines();
+    if (token) token_ = *token;
+    if (token && !shut_) {
+      for (line* each : {keep_alives_.get(), watches_.get()}) {
+        if (each->open != nullptr && each->open->token != token_) replace(*each->open);
+      }
+      open_lines();
+    }
   }
   for (const auto& each : waiting) {
     if (token) {

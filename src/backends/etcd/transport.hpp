@@ -25,6 +25,9 @@ class Status;
 
 namespace sallyport::backends::etcd {
 
+/// Why what was said on a stream is over: trouble, or one with another log-in takes its place.
+enum class stream_end : std::uint8_t { broken, replaced };
+
 /// Hears what comes unasked; from one thread at a time.
 class transport_listener {
  public:
@@ -35,9 +38,9 @@ class transport_listener {
 
   virtual void kept_alive(const codec::kept_alive& said) = 0;
   /// What was said on the stream and not answered will not be.
-  virtual void keep_alives_broken() = 0;
+  virtual void keep_alives_over(stream_end how) = 0;
   virtual void watch_reported(const codec::watch_report& said) = 0;
-  virtual void watches_broken() = 0;
+  virtual void watches_over(stream_end how) = 0;
   virtual void watches_back() = 0;
   virtual void alarm_rang() = 0;
 };
@@ -111,6 +114,8 @@ class transport final : public std::enable_shared_from_this<transport>,
   void say(line& where, std::string request) SALLYPORT_EXCLUDES(mutex_);
   void open(line& where) SALLYPORT_REQUIRES(mutex_);
   void open_lines() SALLYPORT_REQUIRES(mutex_);
+  /// Ends it; with the present log-in it is opened anew. A server goes by the one that it began with.
+  void replace(stream& which) SALLYPORT_REQUIRES(mutex_);
   void stream_ended(stream& which, const grpc::Status& status) SALLYPORT_EXCLUDES(mutex_);
   void stream_said(stream& which, const std::string& bytes) SALLYPORT_EXCLUDES(mutex_);
   void ring_later(duration after) SALLYPORT_REQUIRES(mutex_);

@@ -108,8 +108,8 @@ struct transport::line {
 /// One opening of a stream. Deletes itself when its last operation has come back.
 class transport::stream final {
  public:
-  stream(std::shared_ptr<transport> whose, line& of, std::size_t at)
-      : home(std::move(whose)), where(of), asked(at) {}
+  stream(std::shared_ptr<transport> whose, line& of, std::size_t at, time_point now)
+      : home(std::move(whose)), where(of), asked(at), opened(now) {}
 
   /// Each kind of operation has a tag of its own.
   class operation final : public tag {
@@ -154,6 +154,7 @@ class transport::stream final {
   const std::shared_ptr<transport> home;
   line& where;
   const std::size_t asked;
+  const time_point opened;
   grpc::ClientContext context;
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> rpc;
   grpc::ByteBuffer heard;
@@ -167,6 +168,7 @@ class transport::stream final {
   bool ready = false;
   bool writing = false;
   bool over = false;
+  bool replaced = false;
 };
 
 /// Rings once.
