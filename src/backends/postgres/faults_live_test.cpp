@@ -1,7 +1,14 @@
 #include "backends/postgres/test_live_store.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 // What becomes of notices that are lost, and what callers are told when the server does not get on: of
 // time-outs, and of conflicts with others.
@@ -53,6 +60,119 @@ TEST(ListeningConnection, ThatWasEndedIsMadeAgain) {
   auto got = next.get();
   ASSERT_TRUE(got);
   got->release();
+}
+
+// ---- requests that were cut off --------------------------------------------------------------------
+
+/// Who wants the same lock.
+struct other_client {
+  std::chrono::milliseconds request_timeout;
+  bool pooled;
+};
+
+/// A client whose next acquire of "door" reaches the server without its last bytes: the call is
+/// executed, and the end of its transaction never comes. The connection stays open.
+class CutCall : public testing::TestWithParam<other_client> {
+ protected:
+  CutCall() : proxy_(server_.port()) {}
+
+  /// What one acquire says, once its statement is prepared.
+  std::uint64_t bytes_of_an_acquire(mutex& lock) {
+    const auto sent = [&] { return proxy_.counts().total.read_from_client; };
+    const auto before = sent();
+    auto held = lock.try_acquire();
+    const auto after = sent();
+    EXPECT_TRUE(held);
+    held.reset();
+    return after - before;
+  }
+
+  /// Returns when the server has executed what it got of it.
+  void cut(mutex& lock, std::unique_ptr<waiter>& asking) {
+    // The first one also prepares, and a sweep may follow it.
+    std::uint64_t whole = bytes_of_an_acquire(lock);
+    ASSERT_TRUE(kit::eventually([&] {
+      const auto before = std::exchange(whole, bytes_of_an_acquire(lock));
+      return whole == before;
+    }));
+    proxy_.set(flow::to_server, fault::cut_after(whole - 5, kit::ending::silence));
+    asking = std::make_unique<waiter>(lock);
+    ASSERT_TRUE(kit::eventually([&] {
+      return server_.value(
+                 "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = "
+                 "'advisory' AND granted AND state = 'active' AND wait_event = 'ClientRead'") ==
+             "1";
+    }));
+  }
+
+  static client_options patient(std::chrono::milliseconds request_timeout) {
+    auto options = quick();
+    options.request_timeout = request_timeout;
+    return options;
+  }
+
+  postgres_server server_;
+  fault_proxy proxy_;
+};
+
+TEST_P(CutCall, KeepsItsNameForSecondsOnly) {
+  mutex cut_off{open(postgres_server::address_at(proxy_.port()), patient(60s)), "door", lasting()};
+  const kit::pgbouncer pooler{server_, "transaction", 4};
+  mutex other{open(GetParam().pooled ? pooler.address() : server_.address(),
+                   patient(GetParam().request_timeout)),
+              "door", lasting()};
+  std::unique_ptr<waiter> asking;
+  cut(cut_off, asking);
+  proxy_.refuse_connections();  // or it would be in again before the other one asks
+
+  // A few seconds; more on a busy machine, and for ever if nobody ended it.
+  auto got = other.try_acquire_for(20s);
+
+  ASSERT_TRUE(got);
+  // Nothing of what was cut off has happened, and its client goes on with a new connection.
+  EXPECT_FALSE(asking->done());
+  proxy_.accept_connections();
+  EXPECT_EQ(got->release(), release_result::released);
+  auto later = asking->get();
+  ASSERT_TRUE(later);
+  EXPECT_GT(later->token(), got->token());
+  later->release();
+}
+
+// The server's lock_timeout ends the others' calls, or their own patience does before.
+INSTANTIATE_TEST_SUITE_P(ForOthers, CutCall,
+                         testing::Values(other_client{5s, false}, other_client{1s, false},
+                                         other_client{1s, true}));
+
+/// Milliseconds until the kernel looks after the peer of the server's end of a connection, for the one
+/// for which it does so last; nothing: for one of them it never does.
+std::optional<long> longest_keep_alive_ms(std::uint16_t server_port) {
+  std::ifstream connections("/proc/net/tcp");
+  std::string line;
+  std::optional<long> longest;
+  while (std::getline(connections, line)) {
+    unsigned long port = 0;
+    unsigned state = 0;
+    unsigned timer = 0;
+    unsigned long ticks = 0;
+    const bool read = std::sscanf(line.c_str(), " %*u: %*8x:%4lx %*8x:%*4x %2x %*8x:%*8x %2x:%8lx",
+                                  &port, &state, &timer, &ticks) == 4;
+    if (!read || port != server_port || state != 1) continue;  // established
+    if (timer != 2) return std::nullopt;
+    longest = std::max(longest.value_or(0), static_cast<long>(ticks * 10));
+  }
+  return longest;
+}
+
+TEST(Connections, AreLookedAfterByTheServerSoon) {
+  const postgres_server server;
+  mutex lock{open(server.address()), "door", lasting()};
+  auto held = lock.acquire();
+
+  // A connection with bytes on their way has another timer.
+  EXPECT_TRUE(kit::eventually(
+      [&] { return longest_keep_alive_ms(server.port()).value_or(3'600'000) <= 10'000; }));
+  held.release();
 }
 
 // ---- time-outs and conflicts ---------------------------------------------------------------------

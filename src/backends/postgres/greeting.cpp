@@ -13,6 +13,7 @@ namespace sallyport::backends::postgres {
 namespace {
 
 constexpr int oldest_version = 130000;
+constexpr int keep_alive_after_s = 10;
 
 int whole_number(const std::string& text) {
   int value = 0;
@@ -38,7 +39,7 @@ base::result<std::optional<std::string>> greeting::next(const reply* said) {
     return "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version_num'), "
            "current_setting('fsync'), current_setting('full_page_writes'), "
            "current_setting('synchronous_commit'), current_setting('synchronous_standby_names'), "
-           "current_setting('lock_timeout')";
+           "current_setting('lock_timeout'), current_setting('tcp_keepalives_idle')";
   }
   switch (step_) {
     case step::asked_facts:
@@ -64,7 +65,7 @@ base::result<std::optional<std::string>> greeting::next(const reply* said) {
 
 base::result<std::optional<std::string>> greeting::hear_facts(const reply& said) {
   if (said.is_error()) return tl::unexpected(failure_of(said));
-  if (said.rows.size() != 1 || said.rows.front().size() != 8) {
+  if (said.rows.size() != 1 || said.rows.front().size() != 9) {
     return base::fail(errc::store_refused, "this is no PostgreSQL server");
   }
   const auto& row = said.rows.front();
@@ -86,9 +87,17 @@ base::result<std::optional<std::string>> greeting::hear_facts(const reply& said)
   }
   if (facts_.pooled) return ask_version();
   step_ = step::set_up;
-  // A transaction that keeps a lock's name for so long is stuck, and those behind it go on.
-  const std::string patience = row[7] == "0" ? "SET lock_timeout = '2s'; " : "";
-  return patience + "SET default_transaction_isolation = 'read committed'";
+  // A transaction that keeps a lock's name for so long is stuck, and those behind it go on: before a
+  // request's usual time-out, so that they are told why.
+  std::string settings = row[7] == "0" ? "SET lock_timeout = '1500ms'; " : "";
+  // The server notices within half a minute that our host is gone, with whatever a session of ours keeps
+  // then, and not in two hours. 0: a unix socket, which needs none.
+  if (whole_number(row[8]) > keep_alive_after_s) {
+    settings += "SET tcp_keepalives_idle = " + std::to_string(keep_alive_after_s) +
+                "; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; "
+                "SET tcp_user_timeout = 25000; ";
+  }
+  return settings + "SET default_transaction_isolation = 'read committed'";
 }
 
 base::result<std::optional<std::string>> greeting::hear_version(const reply& said) {

@@ -3,6 +3,7 @@
 #include "backends/postgres/answers.hpp"
 #include "backends/postgres/lookup.hpp"
 #include <sallyport/error.hpp>
+#include <sallyport/lease_clock.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -75,6 +76,20 @@ void session::close() {
 // ---- answers -------------------------------------------------------------------------------------
 
 base::failure session::meaning_of(const reply& error) const { return failure_of(error); }
+
+void session::failed(const reply& error) {
+  if (error.error_code == "55P03") end_cut_calls();
+}
+
+void session::end_cut_calls() {
+  {
+    const base::mutex_lock lock(mutex_);
+    const time_point now = lease_clock::now();
+    if (now < next_end_of_cut_calls_) return;
+    next_end_of_cut_calls_ = now + cut_calls_interval;
+  }
+  ask(speech_.end_cut_calls(), [](const base::result<reply>& /*said*/) {});
+}
 
 void session::told_to_wait(const backend_api::holder_id& /*who*/, const reply& /*said*/,
                            backend_api::waiting& answer) {
@@ -197,6 +212,8 @@ void session::connected() {
     }
   }
   for (const std::string& each : unknown) ask_channel(lock_name(each));
+  // The last connection may have been given up because no answer came.
+  end_cut_calls();
   gap_ended();
 }
 

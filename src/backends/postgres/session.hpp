@@ -48,17 +48,24 @@ class session final : public sql::session, public listening::listener {
 
   /// Without notices a waiter asks this often, at the latest.
   static constexpr duration longest_poll = std::chrono::milliseconds{250};
+  /// Calls that were cut off are looked for no more often than this.
+  static constexpr duration cut_calls_interval = std::chrono::seconds{1};
 
  private:
   // sql::session
   [[nodiscard]] const sql::speech& words() const override { return speech_; }
   [[nodiscard]] base::failure meaning_of(const reply& error) const override;
+  void failed(const reply& error) override SALLYPORT_EXCLUDES(mutex_);
   void told_to_wait(const backend_api::holder_id& who, const reply& said,
                     backend_api::waiting& answer) override SALLYPORT_EXCLUDES(mutex_);
   /// Who holds for long is told at once when its grant is broken.
   void about_to_renew() override;
 
   void connect_both();
+  /// Somebody was kept waiting for too long, perhaps by a request of which the server has a part only:
+  /// it has executed the call, and waits for the message that ends the transaction. A host that is gone
+  /// is noticed by keep-alives, a client that is merely stopped is not.
+  void end_cut_calls() SALLYPORT_EXCLUDES(mutex_);
   /// Somebody waits, or holds for long: notices are listened to from now on.
   void listen();
   /// Asks where changes of a watched name are told.
@@ -77,6 +84,7 @@ class session final : public sql::session, public listening::listener {
 
   base::mutex mutex_;
   base::random random_ SALLYPORT_GUARDED_BY(mutex_);
+  time_point next_end_of_cut_calls_ SALLYPORT_GUARDED_BY(mutex_){};
   std::optional<server_facts> facts_ SALLYPORT_GUARDED_BY(mutex_);
   // Watched names; by channel as soon as that is known.
   std::unordered_map<std::string, lock_name> watched_ SALLYPORT_GUARDED_BY(mutex_);

@@ -178,6 +178,24 @@ call speech::sweep() const {
   return made;
 }
 
+call speech::end_cut_calls() const {
+  // A call writes to the table or has an advisory lock on a name; looking at locks does neither. COPY
+  // reads from its client by design.
+  const std::string table = "'" + quoted(how_.schema) + ".lock'::regclass";
+  return {.prepared = nullptr,
+          .text =
+              "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a WHERE a.datname = "
+              "current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid() AND "
+              "a.state = 'active' AND a.wait_event IN ('ClientRead', 'ClientWrite') AND "
+              "a.query_start < clock_timestamp() - interval '1 second' AND a.query NOT ILIKE "
+              "'copy%' AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.granted AND "
+              "l.relation = " +
+              table +
+              ") AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.granted AND "
+              "(l.locktype = 'advisory' OR l.mode = 'RowExclusiveLock'))",
+          .parameters = {}};
+}
+
 call speech::change_channel(const lock_name& name) const {
   call made{.prepared = &change_channel_, .text = {}, .parameters = {}};
   made.bytes(name.text());

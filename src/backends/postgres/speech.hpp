@@ -38,6 +38,9 @@ class speech final : public sql::speech {
   [[nodiscard]] call list(std::string_view prefix, std::string_view after,
                           std::size_t limit) const override;
   [[nodiscard]] call sweep() const override;
+  /// Ends the sessions of this role, of other clients or of this one, that stand in the middle of a call
+  /// and wait for their client: the end of the request, or the reading of the answer, does not come.
+  [[nodiscard]] call end_cut_calls() const;
   /// Its one value is where changes of the name are told.
   [[nodiscard]] call change_channel(const lock_name& name) const;
   [[nodiscard]] static call listen(std::string_view channel);

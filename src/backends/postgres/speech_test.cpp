@@ -145,7 +145,7 @@ TEST(Greeting, RefusesReplicasAndOldServers) {
     greeting one(*where, 7);
     EXPECT_TRUE(one.next(nullptr));
     reply said;
-    said.rows = {{"7", replica, version, "on", "on", "on", "", "0"}};
+    said.rows = {{"7", replica, version, "on", "on", "on", "", "0", "7200"}};
     const auto next = one.next(&said);
     return next ? std::error_code{} : next.error().code;
   };
@@ -153,6 +153,29 @@ TEST(Greeting, RefusesReplicasAndOldServers) {
   EXPECT_EQ(told("f", "150004"), std::error_code{});
   EXPECT_EQ(told("t", "150004"), errc::unavailable);
   EXPECT_EQ(told("f", "120004"), errc::store_refused);
+}
+
+TEST(Greeting, ShortensWhatAServerTakesTooLongFor) {
+  const auto where = parse_address("postgres://h/db");
+  ASSERT_TRUE(where);
+  const auto settings = [&](const std::string& lock_timeout, const std::string& keep_alive) {
+    greeting one(*where, 7);
+    EXPECT_TRUE(one.next(nullptr));
+    reply said;
+    said.rows = {{"7", "f", "150004", "on", "on", "on", "", lock_timeout, keep_alive}};
+    const auto next = one.next(&said);
+    return next && *next ? **next : "";
+  };
+  const auto sets = [](const std::string& text, const std::string& name) {
+    return text.find("SET " + name + " = ") != std::string::npos;
+  };
+
+  const std::string usual = settings("0", "7200");
+  EXPECT_TRUE(sets(usual, "lock_timeout") && sets(usual, "tcp_keepalives_idle")) << usual;
+  // What somebody has chosen stays, and a unix socket has no keep-alives.
+  EXPECT_FALSE(sets(settings("100ms", "7200"), "lock_timeout"));
+  EXPECT_FALSE(sets(settings("0", "5"), "tcp_keepalives_idle"));
+  EXPECT_FALSE(sets(settings("0", "0"), "tcp_keepalives_idle"));
 }
 
 }  // namespace

@@ -20,19 +20,24 @@ using backend_api::renew_outcome;
 using backend_api::renew_request;
 using backend_api::waiting;
 
+base::failure session::take_error(const reply& error) {
+  failed(error);
+  return meaning_of(error);
+}
+
 /// What a reply means, if one came.
 template <class T>
 base::result<T> session::meaning(const base::result<reply>& said,
-                                 base::result<T> (*decode)(const reply&)) const {
+                                 base::result<T> (*decode)(const reply&)) {
   if (!said) return tl::unexpected(said.error());
-  if (said->is_error()) return tl::unexpected(meaning_of(*said));
+  if (said->is_error()) return tl::unexpected(take_error(*said));
   return decode(*said);
 }
 
 base::result<std::vector<renew_answer>> session::renewals_in(const base::result<reply>& said,
-                                                             std::size_t asked) const {
+                                                             std::size_t asked) {
   if (!said) return tl::unexpected(said.error());
-  if (said->is_error()) return tl::unexpected(meaning_of(*said));
+  if (said->is_error()) return tl::unexpected(take_error(*said));
   return renew_answers_of(*said, asked);
 }
 

@@ -83,6 +83,8 @@ class session : public std::enable_shared_from_this<session>,
   [[nodiscard]] virtual const speech& words() const = 0;
   /// A server's error as a failure.
   [[nodiscard]] virtual base::failure meaning_of(const reply& error) const = 0;
+  /// A call ended with this error, which is about to be told.
+  virtual void failed(const reply& /*error*/) {}
   /// A contender was told to wait, by this reply; `answer` is on its way to the listener.
   virtual void told_to_wait(const backend_api::holder_id& who, const reply& said,
                             backend_api::waiting& answer) = 0;
@@ -122,10 +124,11 @@ class session : public std::enable_shared_from_this<session>,
   class other_exchange;
 
   template <class T>
-  base::result<T> meaning(const base::result<reply>& said,
-                          base::result<T> (*decode)(const reply&)) const;
+  base::result<T> meaning(const base::result<reply>& said, base::result<T> (*decode)(const reply&));
   [[nodiscard]] base::result<std::vector<backend_api::renew_answer>> renewals_in(
-      const base::result<reply>& said, std::size_t asked) const;
+      const base::result<reply>& said, std::size_t asked);
+  /// The failure behind a server's error.
+  [[nodiscard]] base::failure take_error(const reply& error);
   void sweep_now_and_then() SALLYPORT_EXCLUDES(state_);
   void choose_lane(const backend_api::holder_id& who) SALLYPORT_EXCLUDES(state_);
   void forget_lane(const backend_api::holder_id& who) SALLYPORT_EXCLUDES(state_);
