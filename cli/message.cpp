@@ -43,6 +43,8 @@ int exit_code_for(const lock_error& error) noexcept {
     case errc::closed:
     case errc::forked:
     case errc::module_unusable:
+    case errc::no_thread:
+    case errc::not_enough_memory:
       return exit_code::store_broken;
   }
   return exit_code::store_broken;

@@ -40,8 +40,9 @@ lease_clock::time_point on_lease_clock(const std::chrono::time_point<Clock, Dura
 
 /// `Lock` provides: std::optional<lease> wait(lease_clock::time_point until, std::stop_token,
 /// std::error_code&) noexcept. Each call has a throwing form and a twin that reports through
-/// std::error_code and never throws. An empty optional means "somebody else has it" (or: stopped,
-/// timed out); an error is never reported as that.
+/// std::error_code and never throws, also when the process can start no thread or has no memory
+/// (no_thread, not_enough_memory: nothing is left behind). An empty optional means "somebody else
+/// has it" (or: stopped, timed out); an error is never reported as that.
 template <class Lock>
 class acquiring {
  public:

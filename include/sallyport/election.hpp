@@ -85,7 +85,7 @@ class election {
   [[nodiscard]] std::optional<leader_info> leader() const;
   /// Calls back at once with the present leader and then whenever leader or value changed, on the
   /// notifier's thread. Steps that follow each other quickly may be seen as one. Told by the store
-  /// where it can, else by re-reading.
+  /// where it can, else by re-reading. Throws lock_error: no_thread, not_enough_memory.
   [[nodiscard]] observation observe(
       std::function<void(const std::optional<leader_info>&)> callback) const;
 

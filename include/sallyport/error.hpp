@@ -28,6 +28,9 @@ enum class errc {
   closed,            ///< the client was closed
   forked,  ///< the handle was inherited through fork(); open a client of your own in the child
   module_unusable,  ///< the backend's module is not installed, or cannot be loaded
+  no_thread,        ///< the process may start no more threads: nothing happened
+  /// the process could have no more memory: nothing happened, or what happened was taken back
+  not_enough_memory,
 };
 
 const std::error_category& lock_category() noexcept;

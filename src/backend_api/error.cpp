@@ -56,6 +56,14 @@ const char* sentence(errc code) noexcept {
     case errc::module_unusable:
       return "the store's backend is a module of its own, which could not be used; install it and "
              "what it needs";
+    case errc::no_thread:
+      return "the process could not start a thread, and nothing was done; raise its limit (ulimit "
+             "-u, "
+             "a container's pids limit) or run fewer threads";
+    case errc::not_enough_memory:
+      return "the process could get no more memory, and nothing was acquired; raise its limit or "
+             "use "
+             "less, then try again";
   }
   return nullptr;
 }
@@ -67,6 +75,14 @@ class lock_category_type final : public std::error_category {
   [[nodiscard]] std::string message(int value) const override {
     const char* const known = sentence(static_cast<errc>(value));
     return known != nullptr ? known : "unknown error " + std::to_string(value);
+  }
+
+  [[nodiscard]] std::error_condition default_error_condition(int value) const noexcept override {
+    if (value == static_cast<int>(errc::no_thread)) {
+      return std::errc::resource_unavailable_try_again;
+    }
+    if (value == static_cast<int>(errc::not_enough_memory)) return std::errc::not_enough_memory;
+    return {value, *this};
   }
 };
 

@@ -10,7 +10,7 @@ namespace sallyport {
 namespace {
 
 constexpr int first_code = static_cast<int>(errc::unavailable);
-constexpr int last_code = static_cast<int>(errc::module_unusable);
+constexpr int last_code = static_cast<int>(errc::not_enough_memory);
 
 TEST(Error, BelongsToTheSallyportCategory) {
   const std::error_code code = errc::bad_name;

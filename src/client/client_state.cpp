@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <string>
 #include <unistd.h>
 
@@ -66,7 +67,11 @@ void validate(const client_options& options) {
 
 void report(std::error_code& error, const base::failure& why) {
   error = why.code;
-  last_detail = why.detail;
+  try {
+    last_detail = why.detail;
+  } catch (const std::bad_alloc&) {
+    last_detail.clear();  // the code has a sentence of its own
+  }
 }
 
 void throw_failure(const base::failure& why) {
@@ -251,6 +256,14 @@ void client_state::wait(backend_api::drive_ticket& ticket) {
   }
 }
 
+std::error_code client_state::start_threads(bool news) noexcept {
+  std::error_code problem = world().start_timers();
+  if (!problem && news) problem = world().start_news();
+  if (!problem) return {};
+  return make_error_code(problem == std::errc::not_enough_memory ? errc::not_enough_memory
+                                                                 : errc::no_thread);
+}
+
 std::shared_ptr<runtime::lease_record> client_state::acquire(
     const std::shared_ptr<const runtime::lock_spec>& spec, lease_clock::time_point until,
     const std::stop_token& stop, std::string_view value, std::error_code& error) noexcept {
@@ -260,6 +273,11 @@ std::shared_ptr<runtime::lease_record> client_state::acquire(
     return nullptr;
   }
   if (stop.stop_requested()) return nullptr;
+  // Before anything is sent: a grant without a watchdog could not be kept, nor be given back.
+  if (const std::error_code problem = start_threads(options_.watcher != nullptr)) {
+    report(error, {problem, {}});
+    return nullptr;
+  }
   blocking_acquire call;
   engine().acquire(call, spec, until, value);
   if (!call.ticket.finished()) {

@@ -50,6 +50,9 @@ class client_state : public std::enable_shared_from_this<client_state> {
       const lock_name& name, lock_kind kind, lock_mode mode, std::uint32_t permits,
       const lock_options& options) const;
 
+  /// Starts what calls into the engine will need: then they do not fail for want of a thread.
+  [[nodiscard]] std::error_code start_threads(bool news) noexcept;
+
   /// Blocks until granted, `until`, or `stop`. Empty without error: somebody else has it.
   [[nodiscard]] std::shared_ptr<runtime::lease_record> acquire(
       const std::shared_ptr<const runtime::lock_spec>& spec, lease_clock::time_point until,

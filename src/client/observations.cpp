@@ -88,6 +88,7 @@ void observation_state::end() {
 }
 
 void observations::add(const std::shared_ptr<observation_state>& which) {
+  if (const std::error_code problem = owner_.start_threads(true)) throw_failure({problem, {}});
   const auto soon = lease_clock::now() + interval_;
   {
     const base::mutex_lock held{mutex_};

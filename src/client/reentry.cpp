@@ -1,6 +1,7 @@
 #include "client/reentry.hpp"
 
 #include <atomic>
+#include <new>
 
 namespace sallyport::detail {
 namespace {
@@ -68,7 +69,14 @@ std::optional<lease> recursive_core::wait(lease_clock::time_point until,
   }
   auto record = lock_.owner().acquire(lock_.shared_spec(), until, stop, {}, error);
   if (!record) return std::nullopt;
-  auto fresh = std::make_shared<reentry>(lock_.shared_owner(), record, me);
+  std::shared_ptr<reentry> fresh;
+  try {
+    fresh = std::make_shared<reentry>(lock_.shared_owner(), record, me);
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(lock_.owner().release(*record));
+    report(error, {make_error_code(errc::not_enough_memory), {}});
+    return std::nullopt;
+  }
   {
     const base::mutex_lock held{mutex_};
     present_ = fresh;

@@ -28,6 +28,11 @@ time_point on_heartbeat_grid(time_point when, duration heartbeat) {
   return time_point{when.time_since_epoch() / step * step};
 }
 
+/// Nobody knows whether the store executed a request that failed like this.
+bool may_be_executed(const base::failure& why) {
+  return why.code == errc::outcome_unknown || why.code == errc::not_enough_memory;
+}
+
 bool transient(const base::failure& why) {
   return why.code == errc::unavailable || why.code == errc::outcome_unknown;
 }
@@ -69,7 +74,7 @@ leftovers acquire_attempt::remains() const noexcept {
 attempt_actions acquire_attempt::on_acquire_answered(const base::result<acquire_answer>& answer,
                                                      time_point now, double draw) {
   if (phase_ == phase::leaving) {
-    if (!answer && answer.error().code == errc::outcome_unknown) {
+    if (!answer && may_be_executed(answer.error())) {
       remains_.late_until = sent_at_ + times_.lease_length;
       remains_.any = true;
     } else if (answer && !std::holds_alternative<held>(*answer)) {
@@ -206,7 +211,7 @@ attempt_actions acquire_attempt::take_handed_over(const granted& grant, time_poi
 
 attempt_actions acquire_attempt::fail_or_pause(const base::failure& why, time_point now,
                                                double draw) {
-  if (why.code == errc::outcome_unknown) {
+  if (may_be_executed(why)) {
     remains_.any = true;
     remains_.late_until = sent_at_ + times_.lease_length;
   }

@@ -273,6 +273,15 @@ TEST_F(AcquireAttempt, LeavesATraceWhenItFailsWithAnUnknownOutcome) {
   EXPECT_EQ(machine_.remains().late_until, at(30s));
 }
 
+TEST_F(AcquireAttempt, FailsAndLeavesATraceWhenMemoryEndedInsideTheRequest) {
+  start();
+
+  EXPECT_EQ(ask_failed(errc::not_enough_memory, at(2s)), "failed: down");
+
+  EXPECT_TRUE(machine_.remains().any);
+  EXPECT_EQ(machine_.remains().late_until, at(30s));
+}
+
 TEST_F(AcquireAttempt, RemembersAnUnknownOutcomeThoughTheNextAnswerIsClear) {
   start();
   ask_failed(errc::outcome_unknown, at(2s));

@@ -14,7 +14,7 @@ constexpr int repeats_per_lease = 4;
 }  // namespace
 
 farewell::farewell(const timing& times, kind how, time_point late_until, time_point lapses_at)
-    : times_(times), how_(how), late_until_(late_until), lapses_at_(lapses_at) {}
+    : times_(&times), late_until_(late_until), lapses_at_(lapses_at), how_(how) {}
 
 farewell_actions farewell::start(time_point now) {
   told_ = how_ == kind::withdraw;  // nobody waits for the word on a withdrawal
@@ -61,7 +61,7 @@ farewell_actions farewell::on_answered(const base::result<backend_api::leave_ans
       wake_at_ = now;
       return actions;
     }
-    wake_at_ = std::min(std::max(late_until_, now), now + times_.lease_length / repeats_per_lease);
+    wake_at_ = std::min(std::max(late_until_, now), now + times_->lease_length / repeats_per_lease);
     return actions;
   }
   if (!told_) {
@@ -77,7 +77,7 @@ farewell_actions farewell::on_answered(const base::result<backend_api::leave_ans
   const time_point late_lapses_at =
       late_until_ == time_point::min()
           ? late_until_
-          : late_until_ + std::max(times_.lease_length, times_.ticket_length);
+          : late_until_ + std::max(times_->lease_length, times_->ticket_length);
   if (now >= std::max(late_lapses_at, lapses_at_) || answer.error().code == errc::closed) {
     actions.over = true;
     return actions;
@@ -101,7 +101,7 @@ farewell_actions farewell::on_late_request(time_point until, time_point now) {
   if (under_way_) return {};
   // What is due earlier, a retry or a delayed start, is not put off.
   const time_point repeat_at =
-      std::min(std::max(late_until_, now), now + times_.lease_length / repeats_per_lease);
+      std::min(std::max(late_until_, now), now + times_->lease_length / repeats_per_lease);
   wake_at_ = std::max(not_before_, std::min(wake_at_, repeat_at));
   return {};
 }

@@ -32,8 +32,10 @@ class farewell {
  public:
   enum class kind : std::uint8_t { release, withdraw };
 
-  /// `lapses_at`: by then the store has forgotten this contender by itself.
+  /// `lapses_at`: by then the store has forgotten this contender by itself. REQUIRES: `times` outlives
+  /// the farewell.
   farewell(const timing& times, kind how, time_point late_until, time_point lapses_at);
+  farewell(timing&& times, kind how, time_point late_until, time_point lapses_at) = delete;
 
   [[nodiscard]] farewell_actions start(time_point now);
   /// Like start, but says nothing to the store before `when`.
@@ -55,14 +57,14 @@ class farewell {
  private:
   [[nodiscard]] farewell_actions send(time_point now);
 
-  timing times_;
-  kind how_;
+  const timing* times_;
   time_point late_until_;
   time_point lapses_at_;
   time_point sent_at_ = time_point::min();  // of the request under way, or of the last one
   time_point wake_at_ = time_point::max();
   time_point not_before_ = time_point::min();
   std::uint32_t failures_ = 0;
+  kind how_;
   bool heard_ = false;  // the store has confirmed at least once
   bool told_ = false;
   bool under_way_ = false;

@@ -39,21 +39,19 @@ const farewell_actions withdraw{.send_withdraw = true};
 const farewell_actions over{.over = true};
 const farewell_actions tell_unknown{.tell = release_outcome::unknown};
 
-timing usual_times() {
+const timing usual_times = [] {
   timing times;
   times.lease_length = 40s;
   return times;
-}
+}();
 
 answer failure(errc code) { return base::fail(code); }
 
 /// Nothing is late, and the store forgets by itself after 40 s.
-farewell releasing() {
-  return {usual_times(), farewell::kind::release, time_point::min(), at(40s)};
-}
+farewell releasing() { return {usual_times, farewell::kind::release, time_point::min(), at(40s)}; }
 
 farewell withdrawing(time_point late_until = time_point::min()) {
-  return {usual_times(), farewell::kind::withdraw, late_until, at(40s)};
+  return {usual_times, farewell::kind::withdraw, late_until, at(40s)};
 }
 
 // ---- release ----
@@ -205,7 +203,7 @@ TEST(Farewell, KeepsTryingUntilWhatALostRequestMayHaveDoneHasLapsedToo) {
 }
 
 TEST(Farewell, WaitsForALostTicketToLapseWhereThatLivesLongerThanALease) {
-  timing times = usual_times();
+  timing times = usual_times;
   times.ticket_length = 60s;
   farewell machine{times, farewell::kind::withdraw, at(50s), at(40s)};
   static_cast<void>(machine.start(at(0s)));
@@ -286,7 +284,7 @@ TEST(Farewell, IsNotOverByALateAnswerToWhatWasSentBeforeTheLostRequestWasDead) {
 }
 
 TEST(Farewell, TellsTheReleaseAtOnceThoughItGoesOnWithdrawing) {
-  farewell machine{usual_times(), farewell::kind::release, at(15s), at(40s)};
+  farewell machine{usual_times, farewell::kind::release, at(15s), at(40s)};
   ASSERT_EQ(machine.start(at(0s)), release);
 
   EXPECT_EQ(machine.on_answered(leave_answer::left, at(1s), 0.0),
@@ -402,7 +400,7 @@ TEST(Farewell, EndsAndNeverLeavesALostRequestBehindWhateverHappens) {
     const auto some_time = [&source] { return at(duration{source.below(duration{60s}.count())}); };
     time_point late_until = source.chance(0.5) ? some_time() : time_point::min();
     const bool releases = source.chance(0.5);
-    farewell machine{usual_times(), releases ? farewell::kind::release : farewell::kind::withdraw,
+    farewell machine{usual_times, releases ? farewell::kind::release : farewell::kind::withdraw,
                      late_until, at(40s)};
     time_point now = at(0s);
     bool under_way = false;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 namespace sallyport::runtime {
 
@@ -46,49 +47,61 @@ void engine::acquire(acquire_waiter& caller, const std::shared_ptr<const lock_sp
     caller.since_ = out.now;
     caller.spec_ = spec;
     caller.under_way_ = true;
-    const bool may_wait = wait_until > out.now;
-    caller.may_wait_ = may_wait;
+    caller.may_wait_ = wait_until > out.now;
+    ++callers_;
     out.driven = caller.drives;
-    const auto too_many = [&] {
-      return base::failure{errc::too_many_waiters,
-                           "client_options::max_waiters_per_name callers wait already, for '" +
-                               spec->name.text() +
-                               "' or for locks that do not queue inside the process"};
-    };
-    if (!spec->queues_locally()) {
-      if (may_wait && solo_waiters_ >= how_.max_waiters_per_name) {
-        finish(caller, too_many(), out);
-      } else {
-        party& who = start_party(spec, may_wait, std::string{value}, out.now);
-        who.as_attempting()->solo = &caller;
-        caller.solo_ = &who;
-        if (may_wait) {
-          ++solo_waiters_;
-          timers_.arm(caller, wait_until);
-        }
-        follow(who, who.as_attempting()->machine.start(out.now), out);
-      }
-    } else {
-      lane& where = lanes_.try_emplace(lane_key{spec.get()}, spec).first->second;
-      // Who does not wait is not one too many: it is told "held".
-      if (may_wait && where.turns.waiting() >= how_.max_waiters_per_name) {
-        finish(caller, too_many(), out);
-      } else {
-        caller.lane_ = &where;
-        caller.value_ = value;
-        if (may_wait) timers_.arm(caller, wait_until);
-        core::turn_actions actions{&out.arena};
-        where.turns.want(caller,
-                         {.lease_length = spec->times.lease_length,
-                          .renew = spec->times.renew,
-                          .may_wait = may_wait},
-                         actions);
-        follow(where, actions, out);
-      }
+    try {
+      admit(caller, wait_until, value, out);
+    } catch (const std::bad_alloc&) {
+      finish(caller, base::failure{errc::not_enough_memory, {}}, out);
     }
     close_books(out);
   }
   perform(out);
+}
+
+void engine::admit(acquire_waiter& caller, time_point wait_until, std::string_view value,
+                   outbox& out) {
+  const std::shared_ptr<const lock_spec>& spec = caller.spec_;
+  caller.record_ = std::make_shared<lease_record>(spec, fencing_token{}, 1U, out.now);
+  if (!value.empty()) caller.value_ = std::make_shared<const std::string>(value);
+  timers_.reserve(parties_.size() + callers_);
+  const auto too_many = [&] {
+    return base::failure{errc::too_many_waiters,
+                         "client_options::max_waiters_per_name callers wait already, for '" +
+                             spec->name.text() +
+                             "' or for locks that do not queue inside the process"};
+  };
+  if (!spec->queues_locally()) {
+    if (caller.may_wait_ && solo_waiters_ >= how_.max_waiters_per_name) {
+      finish(caller, too_many(), out);
+      return;
+    }
+    party& who = start_party(caller, caller.may_wait_);
+    who.as_attempting()->solo = &caller;
+    caller.solo_ = &who;
+    if (caller.may_wait_) {
+      ++solo_waiters_;
+      timers_.arm(caller, wait_until);
+    }
+    follow(who, who.as_attempting()->machine.start(out.now), out);
+    return;
+  }
+  lane& where = lanes_.try_emplace(lane_key{spec.get()}, spec).first->second;
+  // Who does not wait is not one too many: it is told "held".
+  if (caller.may_wait_ && where.turns.waiting() >= how_.max_waiters_per_name) {
+    finish(caller, too_many(), out);
+    return;
+  }
+  caller.lane_ = &where;
+  if (caller.may_wait_) timers_.arm(caller, wait_until);
+  core::turn_actions actions{&out.arena};
+  where.turns.want(caller,
+                   {.lease_length = spec->times.lease_length,
+                    .renew = spec->times.renew,
+                    .may_wait = caller.may_wait_},
+                   actions);
+  follow(where, actions, out);
 }
 
 void engine::cancel(acquire_waiter& caller) {
@@ -389,7 +402,8 @@ void engine::acquire_answered(const holder_id& id, base::result<acquire_answer> 
     } else {
       // A notice was faster than this answer. What matters is only whether the question may still
       // be executed.
-      const bool unknown = !answer && answer.error().code == errc::outcome_unknown;
+      const bool unknown = !answer && (answer.error().code == errc::outcome_unknown ||
+                                       answer.error().code == errc::not_enough_memory);
       if (unknown) {
         who->late_until = std::max(who->late_until, sent_at + who->spec->times.lease_length);
       }
@@ -412,6 +426,15 @@ void engine::acquire_answered(const holder_id& id, base::result<acquire_answer> 
     close_books(out);
   }
   perform(out);
+}
+
+void engine::acquire_unheard(const holder_id& id) {
+  {
+    const base::mutex_lock held{mutex_};
+    const party* const who = find(id);
+    if (who == nullptr || who->acquire_sent_at == time_point::min()) return;
+  }
+  acquire_answered(id, base::fail(errc::not_enough_memory));
 }
 
 void engine::renewals_answered(std::span<renew_outcome> outcomes) {

@@ -56,7 +56,8 @@ class acquire_waiter : public timer, public core::turn_taker {
   lane* lane_ = nullptr;   // exclusive: the queue it stands in
   time_point since_{};
   std::shared_ptr<const lock_spec> spec_;
-  std::string value_;  // election
+  std::shared_ptr<const std::string> value_;  // election; null: none
+  std::shared_ptr<lease_record> record_;      // of the turn it waits for
   bool may_wait_ = false;
   bool under_way_ = false;
 };
@@ -100,7 +101,9 @@ class engine final : public backend_api::events {
   /// engine.
   void attach(backend_api::backend& store);
 
-  /// Wants the lock. `wait_until` in the past or now: one try, no queue.
+  /// Wants the lock. `wait_until` in the past or now: one try, no queue. Fails with
+  /// not_enough_memory before anything is sent; a backend's shortage ends in the same, and what it may
+  /// have left is withdrawn.
   void acquire(acquire_waiter& caller, const std::shared_ptr<const lock_spec>& spec,
                time_point wait_until, std::string_view value = {});
   /// Ends the wait, if it has not ended; the caller is finished as "cancelled".
@@ -170,9 +173,18 @@ class engine final : public backend_api::events {
     }
   };
 
-  // Carrying out what the machines say; all under the mutex, all effects into the outbox.
-  party& start_party(const std::shared_ptr<const lock_spec>& spec, bool may_wait, std::string value,
-                     time_point now) SALLYPORT_REQUIRES(mutex_);
+  /// All that acquire() does under the mutex. Throws std::bad_alloc: then nothing happened.
+  void admit(acquire_waiter& caller, time_point wait_until, std::string_view value, outbox& out)
+      SALLYPORT_REQUIRES(mutex_);
+  /// The backend ran out of memory inside the call: counts as the answer, unless there was one.
+  void acquire_unheard(const backend_api::holder_id& who);
+
+  // Carrying out what the machines say; all under the mutex, all effects into the outbox. None but
+  // start_party (which throws std::bad_alloc, and then nothing happened) needs memory for one caller.
+  party& start_party(const acquire_waiter& asker, bool may_wait) SALLYPORT_REQUIRES(mutex_);
+  /// Starts a party for the lane's first caller; without memory for it the lane's callers fail.
+  void ask_for(lane& where, const acquire_waiter& asker, bool may_wait, outbox& out)
+      SALLYPORT_REQUIRES(mutex_);
   void follow(party& who, core::attempt_actions actions, outbox& out) SALLYPORT_REQUIRES(mutex_);
   void follow(party& who, core::keeper_actions actions, outbox& out) SALLYPORT_REQUIRES(mutex_);
   /// All of them, in the same order on every library.
@@ -218,6 +230,7 @@ class engine final : public backend_api::events {
   timer_queue timers_ SALLYPORT_GUARDED_BY(mutex_);
   time_point armed_for_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
   std::uint32_t solo_waiters_ SALLYPORT_GUARDED_BY(mutex_) = 0;
+  std::size_t callers_ SALLYPORT_GUARDED_BY(mutex_) = 0;  // calls of acquire() that are under way
   word_waiter* departing_ SALLYPORT_GUARDED_BY(mutex_) = nullptr;
   std::size_t awaited_ SALLYPORT_GUARDED_BY(mutex_) = 0;  // parties that departing_ waits for
   std::function<void(const lock_name&)> changed_callback_ SALLYPORT_GUARDED_BY(mutex_);

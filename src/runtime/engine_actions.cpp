@@ -5,6 +5,8 @@
 #include <sallyport/error.hpp>
 
 #include <algorithm>
+#include <new>
+#include <span>
 
 namespace sallyport::runtime {
 
@@ -21,6 +23,16 @@ std::uint32_t callers_behind(party& who) {
   return static_cast<std::uint32_t>(queued - asked_for);
 }
 
+/// A backend that runs out of memory inside a call may have begun it: nobody knows what came of it.
+template <class Call, class Unheard>
+void ask_store(Call call, Unheard unheard) {
+  try {
+    call();
+  } catch (const std::bad_alloc&) {
+    unheard();
+  }
+}
+
 /// When the store has forgotten this contender by itself: what is under way is executed within a
 /// lease, and then its grant or ticket lapses.
 time_point lapses_at(const party& who, time_point now) {
@@ -30,17 +42,18 @@ time_point lapses_at(const party& who, time_point now) {
 
 }  // namespace
 
-party& engine::start_party(const std::shared_ptr<const lock_spec>& spec, bool may_wait,
-                           std::string value, time_point) {
+party& engine::start_party(const acquire_waiter& asker, bool may_wait) {
+  const std::shared_ptr<const lock_spec>& spec = asker.spec_;
+  timers_.reserve(parties_.size() + 1 + callers_);
+  auto begun = std::make_unique<attempting>(
+      attempting{.machine = core::acquire_attempt{spec->times, may_wait},
+                 .value = asker.value_,
+                 .may_wait = may_wait});
   const holder_id id = world_.new_holder_id();
   const auto [place, fresh] = parties_.try_emplace(id, id, spec);
   SALLYPORT_CHECK(fresh);
-  party& who = place->second;
-  who.life = std::make_unique<attempting>(
-      attempting{.machine = core::acquire_attempt{spec->times, may_wait},
-                 .value = std::move(value),
-                 .may_wait = may_wait});
-  return who;
+  place->second.life = std::move(begun);
+  return place->second;
 }
 
 void engine::follow(party& who, core::attempt_actions actions, outbox& out) {
@@ -108,7 +121,11 @@ void engine::attempt_ended(party& who, core::attempt_outcome outcome, outbox& ou
 void engine::give_turn(party& who, acquire_waiter& caller, core::turn_number turn,
                        fencing_token token, outbox& out) {
   holding& mine = *who.as_holding();
-  auto record = std::make_shared<lease_record>(who.spec, token, mine.permits, out.now);
+  auto record = std::move(caller.record_);
+  record->spec = who.spec;
+  record->token = token;
+  record->permits = mine.permits;
+  record->granted_at = out.now;
   record->deadline.store(mine.keeper.deadline());
   if (mine.keeper.state() == core::lease_keeper::phase::suspect) {
     record->state.store(lease_record::phase::suspect);
@@ -128,12 +145,7 @@ void engine::follow(lane& where, core::turn_actions& actions, outbox& out, word_
   }
   for (core::turn_action& action : actions) {
     if (const auto* ask = std::get_if<core::turn_ask>(&action)) {
-      const auto& asker = static_cast<acquire_waiter&>(*ask->taker);
-      party& who = start_party(asker.spec_, ask->wish.may_wait, asker.value_, out.now);
-      SALLYPORT_CHECK(where.current == nullptr);
-      where.current = &who;
-      who.home = &where;
-      follow(who, who.as_attempting()->machine.start(out.now), out);
+      ask_for(where, static_cast<acquire_waiter&>(*ask->taker), ask->wish.may_wait, out);
     } else if (std::holds_alternative<core::turn_abandon>(action)) {
       party& who = *std::exchange(where.current, nullptr);
       who.home = nullptr;
@@ -165,6 +177,20 @@ void engine::follow(lane& where, core::turn_actions& actions, outbox& out, word_
     // needs to wait for.
     releaser->released = core::release_outcome::released;
     out.words.push_back(releaser);
+  }
+}
+
+void engine::ask_for(lane& where, const acquire_waiter& asker, bool may_wait, outbox& out) {
+  SALLYPORT_CHECK(where.current == nullptr);
+  try {
+    party& who = start_party(asker, may_wait);
+    where.current = &who;
+    who.home = &where;
+    follow(who, who.as_attempting()->machine.start(out.now), out);
+  } catch (const std::bad_alloc&) {
+    core::turn_actions actions{&out.arena};
+    where.turns.failed({errc::not_enough_memory, {}}, actions);
+    follow(where, actions, out);
   }
 }
 
@@ -213,11 +239,10 @@ void engine::grant_lost(party& who, outbox& out) {
   // the margin is not ours to give away.
   const bool by_clock = out.now >= mine.keeper.deadline();
   const time_point clean_at = by_clock ? mine.keeper.deadline() + who.spec->times.margin : out.now;
-  auto going = std::make_unique<leaving>(
-      leaving{.machine = core::farewell{who.spec->times, core::farewell::kind::withdraw,
-                                        who.late_until, lapses_at(who, out.now)}});
-  going->machine.start_at(std::max(clean_at, out.now));
-  who.life = std::move(going);
+  leaving going{.machine = core::farewell{who.spec->times, core::farewell::kind::withdraw,
+                                          who.late_until, lapses_at(who, out.now)}};
+  going.machine.start_at(std::max(clean_at, out.now));
+  who.life = going;
   rearm(who);
   if (where != nullptr) {
     core::turn_actions actions{&out.arena};
@@ -228,12 +253,10 @@ void engine::grant_lost(party& who, outbox& out) {
 
 void engine::part(party& who, core::farewell::kind how, word_waiter* releaser, outbox& out) {
   end_claim(who, out);
-  auto going = std::make_unique<leaving>(leaving{
+  auto& going = who.life.emplace<leaving>(leaving{
       .machine = core::farewell{who.spec->times, how, who.late_until, lapses_at(who, out.now)},
       .releaser = releaser});
-  leaving& fresh = *going;
-  who.life = std::move(going);
-  follow(who, fresh.machine.start(out.now), out);
+  follow(who, going.machine.start(out.now), out);
 }
 
 void engine::follow(party& who, const core::farewell_actions& actions, outbox& out) {
@@ -284,6 +307,7 @@ void engine::finish(acquire_waiter& caller, acquire_result outcome, outbox& out)
   caller.lane_ = nullptr;
   if (std::exchange(caller.solo_, nullptr) != nullptr && caller.may_wait_) --solo_waiters_;
   timers_.disarm(caller);
+  --callers_;
   if (std::holds_alternative<not_acquired>(outcome)) {
     note(out, &observer::not_acquired, *caller.spec_, {}, out.now - caller.since_);
   } else if (std::holds_alternative<base::failure>(outcome)) {
@@ -297,10 +321,14 @@ void engine::finish(acquire_waiter& caller, acquire_result outcome, outbox& out)
 void engine::note(outbox& out, void (observer::*what)(const lock_event&), const lock_spec& spec,
                   fencing_token token, duration took) {
   if (!how_.watcher) return;
-  out.news.emplace_back(
-      [watcher = how_.watcher, what, event = lock_event{spec.name.text(), spec.kind, token, took}] {
-        ((*watcher).*what)(event);
-      });
+  try {
+    out.news.emplace_back([watcher = how_.watcher, what,
+                           event = lock_event{spec.name.text(), spec.kind, token, took}] {
+      ((*watcher).*what)(event);
+    });
+  } catch (const std::bad_alloc&) {
+    world_.tell_observer({});  // missed
+  }
 }
 
 void engine::sweep(outbox& out) {
@@ -345,32 +373,47 @@ void engine::perform(outbox& out) {
                                              .holder = order.holder,
                                              .answer_by = order.answer_by,
                                              .driven = out.driven};
-    if (order.release) {
-      store_->release(request);
-    } else {
-      store_->withdraw(request);
-    }
+    ask_store([&] { order.release ? store_->release(request) : store_->withdraw(request); },
+              [&] { leave_answered(order.holder, base::fail(errc::outcome_unknown)); });
   }
   // After the withdrawals: who was told "no" and tries again must not meet its own old ticket.
   for (acquire_waiter* caller : out.losers) caller->finished();
-  if (out.acquires.size() == 1) {
-    store_->acquire(to_request(out.acquires.front(), out.driven));
-  } else if (!out.acquires.empty()) {
-    std::vector<backend_api::acquire_request> batch;
-    batch.reserve(out.acquires.size());
-    for (const auto& order : out.acquires) batch.push_back(to_request(order, out.driven));
-    store_->acquire_all(batch);
-  }
+  ask_store(
+      [&] {
+        if (out.acquires.size() == 1) {
+          store_->acquire(to_request(out.acquires.front(), out.driven));
+        } else if (!out.acquires.empty()) {
+          std::vector<backend_api::acquire_request> batch;
+          batch.reserve(out.acquires.size());
+          for (const auto& order : out.acquires) batch.push_back(to_request(order, out.driven));
+          store_->acquire_all(batch);
+        }
+      },
+      [&] {
+        for (const auto& order : out.acquires) acquire_unheard(order.holder);
+      });
   for (std::size_t sent = 0; sent < out.renewals.size();
        sent += backend_api::max_renewals_per_batch) {
-    const std::size_t until =
-        std::min(out.renewals.size(), sent + backend_api::max_renewals_per_batch);
-    std::vector<backend_api::renew_request> batch;
-    batch.reserve(until - sent);
-    for (std::size_t i = sent; i < until; ++i) batch.push_back(to_request(out.renewals[i]));
-    store_->renew(batch);
+    const auto orders = std::span{out.renewals}.subspan(
+        sent, std::min(backend_api::max_renewals_per_batch, out.renewals.size() - sent));
+    ask_store(
+        [&] {
+          std::vector<backend_api::renew_request> batch;
+          batch.reserve(orders.size());
+          for (const auto& order : orders) batch.push_back(to_request(order));
+          store_->renew(batch);
+        },
+        [&] {
+          for (const auto& order : orders) {
+            backend_api::renew_outcome unheard{order.holder, base::fail(errc::outcome_unknown)};
+            renewals_answered({&unheard, 1});
+          }
+        });
   }
-  for (const auto& order : out.downgrades) store_->downgrade(to_request(order));
+  for (const auto& order : out.downgrades) {
+    ask_store([&] { store_->downgrade(to_request(order)); },
+              [&] { downgrade_answered(order.holder, base::fail(errc::outcome_unknown)); });
+  }
 }
 
 }  // namespace sallyport::runtime

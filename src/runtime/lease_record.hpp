@@ -14,8 +14,8 @@ struct party;
 
 /// One turn of one caller: what a user's lease points to. The engine writes, the user's threads
 /// read.
-/// Thread safety: the atomics may be read anywhere; the rest is constant or guarded by the engine's
-/// mutex.
+/// Thread safety: the atomics may be read anywhere; the rest is constant from the grant on, or
+/// guarded by the engine's mutex.
 /// Invariant: once `state` is lost or released it stays so.
 struct lease_record {
   enum class phase : std::uint8_t { held, suspect, lost, released };
@@ -28,12 +28,14 @@ struct lease_record {
         permits(stored_permits),
         mode(spec->mode) {}
 
-  const std::shared_ptr<const lock_spec> spec;
-  const fencing_token token;
-  const core::time_point granted_at;
+  // Constant from the grant on. The record is made before anything is asked of the store: then a
+  // grant needs no memory.
+  std::shared_ptr<const lock_spec> spec;
+  fencing_token token;
+  core::time_point granted_at;
 
   std::atomic<core::time_point> deadline{core::time_point::min()};
-  const std::uint32_t permits;  ///< semaphore: the stored N
+  std::uint32_t permits;  ///< semaphore: the stored N; constant from the grant on
   std::atomic<phase> state{phase::held};
   /// shared from a downgrade's sending on; exclusive again only if the store was never reached
   std::atomic<lock_mode> mode;

@@ -17,6 +17,7 @@
 #include <memory>
 #include <memory_resource>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -27,8 +28,8 @@ namespace sallyport::runtime {
 /// A contender on its way to a grant.
 struct attempting {
   core::acquire_attempt machine;
-  acquire_waiter* solo = nullptr;  // readers and permits: who asked
-  std::string value;               // election: sent with every question
+  acquire_waiter* solo = nullptr;            // readers and permits: who asked
+  std::shared_ptr<const std::string> value;  // election: sent with every question; null: none
   bool may_wait = false;
   bool queued = false;  // the store said "waiting" at least once
   bool asked = false;   // a request was sent
@@ -53,6 +54,8 @@ struct leaving {
   int failures = 0;       // since the client departs
 };
 
+static_assert(sizeof(leaving) <= sizeof(holding));
+
 /// One holder id's life: attempting, then holding, then leaving; any of them may be the last.
 struct party : timer {
   party(const backend_api::holder_id& name, std::shared_ptr<const lock_spec> what)
@@ -71,17 +74,15 @@ struct party : timer {
   time_point acquire_sent_at = time_point::min();  // min: none under way
   time_point renewal_sent_at = time_point::min();
   time_point late_until = time_point::min();  // a request without answer may be executed until then
-  std::variant<std::unique_ptr<attempting>, holding, std::unique_ptr<leaving>> life;
+  // Leaving is no larger than holding, and needs no memory: what was granted can be given back.
+  std::variant<std::unique_ptr<attempting>, holding, leaving> life;
 
   [[nodiscard]] attempting* as_attempting() {
     auto* found = std::get_if<std::unique_ptr<attempting>>(&life);
     return found != nullptr ? found->get() : nullptr;
   }
   [[nodiscard]] holding* as_holding() { return std::get_if<holding>(&life); }
-  [[nodiscard]] leaving* as_leaving() {
-    auto* found = std::get_if<std::unique_ptr<leaving>>(&life);
-    return found != nullptr ? found->get() : nullptr;
-  }
+  [[nodiscard]] leaving* as_leaving() { return std::get_if<leaving>(&life); }
 };
 
 /// The queue of one name inside this process.
@@ -102,7 +103,7 @@ struct outbox {
   struct acquire_order {
     std::shared_ptr<const lock_spec> spec;
     backend_api::holder_id holder;
-    std::string value;
+    std::shared_ptr<const std::string> value;
     std::uint32_t local_waiters = 0;
     bool may_wait = false;
     bool asked_before = false;
@@ -162,7 +163,7 @@ struct outbox {
           .permits = order.spec->permits,
           .token_count = order.spec->local_turns,
           .local_waiters = order.local_waiters,
-          .value = order.value,
+          .value = order.value ? std::string_view{*order.value} : std::string_view{},
           .answer_by = order.answer_by,
           .asked_before = order.asked_before,
           .driven = driven,

@@ -26,6 +26,20 @@ backend_api::holder_id threads::new_holder_id() {
   return std::exchange(fresh_ids_[--ids_left_], backend_api::holder_id{});
 }
 
+std::error_code threads::start_timers() noexcept {
+  if (timers_started_.load(std::memory_order_relaxed)) return {};
+  const std::error_code problem = watchdog_.start();
+  if (!problem) timers_started_.store(true, std::memory_order_relaxed);
+  return problem;
+}
+
+std::error_code threads::start_news() noexcept {
+  if (news_started_.load(std::memory_order_relaxed)) return {};
+  const std::error_code problem = notifier_.start();
+  if (!problem) news_started_.store(true, std::memory_order_relaxed);
+  return problem;
+}
+
 void threads::tell_lost(lost_turns lost) noexcept {
   // Whoever had a lease has the watchdog's thread already: it tries again.
   if (!losses_.tell(std::move(lost))) watchdog_.wake_at(now() + loss_retry);

@@ -6,9 +6,11 @@
 #include "runtime/watchdog.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <system_error>
 #include <utility>
 
 namespace sallyport::runtime {
@@ -34,6 +36,10 @@ class threads final : public environment {
   /// REQUIRES: one caller at a time (the engine calls it under its mutex).
   [[nodiscard]] backend_api::holder_id new_holder_id() override;
 
+  /// So that no later call has to start one: see watchdog::start and notifier::start.
+  [[nodiscard]] std::error_code start_timers() noexcept;
+  [[nodiscard]] std::error_code start_news() noexcept;
+
   /// See watchdog::listen.
   void listen(int descriptor, std::function<void()> attend) {
     watchdog_.listen(descriptor, std::move(attend));
@@ -55,6 +61,9 @@ class threads final : public environment {
   // acquire.
   std::array<backend_api::holder_id, 32> fresh_ids_;
   std::size_t ids_left_ = 0;
+  // Set once: every acquire looks.
+  std::atomic<bool> timers_started_{false};
+  std::atomic<bool> news_started_{false};
   notifier notifier_;
   loss_notifier losses_;
   watchdog watchdog_;

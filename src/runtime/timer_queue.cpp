@@ -1,6 +1,12 @@
 #include "runtime/timer_queue.hpp"
 
+#include <algorithm>
+
 namespace sallyport::runtime {
+
+void timer_queue::reserve(std::size_t timers) {
+  if (timers > heap_.capacity()) heap_.reserve(std::max(timers, 2 * heap_.capacity()));
+}
 
 void timer_queue::arm(timer& which, time_point when) {
   if (when == time_point::max()) {

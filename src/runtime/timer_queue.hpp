@@ -43,6 +43,8 @@ class timer {
 /// Thread safety: none. Does not own the timers: disarm before destroying one.
 class timer_queue {
  public:
+  /// From now on arm() allocates nothing as long as no more than so many timers are armed.
+  void reserve(std::size_t timers);
   /// Arms or moves the timer; time_point::max() disarms it.
   void arm(timer& which, time_point when);
   void disarm(timer& which) noexcept;

@@ -23,9 +23,9 @@ inline constexpr bound heap_of_lease_and_mutex{"heap bytes a lease and its mutex
 
 // Allocations (malloc, calloc, realloc, aligned_alloc; of all threads) of one acquire() and
 // release() that meets nobody.
-inline constexpr bound allocations_memory{"allocations a pair, memory:", 5};
-inline constexpr bound allocations_local{"allocations a pair, local:", 8};
-inline constexpr bound allocations_redis{"allocations a pair, redis:", 10};
+inline constexpr bound allocations_memory{"allocations a pair, memory:", 4};
+inline constexpr bound allocations_local{"allocations a pair, local:", 7};
+inline constexpr bound allocations_redis{"allocations a pair, redis:", 9};
 
 // User-space instructions (callgrind) of the calling thread for one acquire() and release() that
 // meets nobody. They depend on the compiler and its libraries: hence some percent of room.

@@ -97,13 +97,19 @@ class local_client final : public backend_api::backend {
     local::session& here = *session_;
     const holder_id who = request.holder;
     const contender_number known = here.known(who);
+    // Without its number a contender that is in the store could not be taken out of it.
+    if (known == 0) here.expect(who);
     if (known != 0) here.be_heard();
     here.ask(
         known != 0 ? shortly(request.answer_by) : request.answer_by,
         [&](lock_rules& rules) { return rules.acquire(request, here.self(), known); },
         [&](auto result) {
           auto answer = flat(std::move(result));
-          if (answer && answer->number != 0) here.remember(who, answer->number, answer->in_the_way);
+          if (answer && answer->number != 0) {
+            here.remember(who, answer->number, answer->in_the_way);
+          } else if (known == 0) {
+            here.forget(who);
+          }
           here.listener().acquire_answered(who, answer_of(std::move(answer)));
         });
   }

@@ -102,6 +102,16 @@ contender_number session::known(const holder_id& who) {
   return contenders_.known(who);
 }
 
+void session::expect(const holder_id& who) {
+  const base::mutex_lock lock(mutex_);
+  contenders_.expect(who);
+}
+
+void session::forget(const holder_id& who) {
+  const base::mutex_lock lock(mutex_);
+  contenders_.forget(who);
+}
+
 void session::remember(const holder_id& who, contender_number number,
                        const std::vector<client_number>& in_the_way) {
   const base::mutex_lock lock(mutex_);

@@ -49,6 +49,9 @@ class session final : public std::enable_shared_from_this<session>,
 
   /// The number under which the store knows this contender; 0: it does not.
   contender_number known(const holder_id& who) SALLYPORT_EXCLUDES(mutex_);
+  /// As watch_list::expect and watch_list::forget.
+  void expect(const holder_id& who) SALLYPORT_EXCLUDES(mutex_);
+  void forget(const holder_id& who) SALLYPORT_EXCLUDES(mutex_);
   /// Keeps the contender's number, and watches those in its way from now on.
   void remember(const holder_id& who, contender_number number,
                 const std::vector<client_number>& in_the_way) SALLYPORT_EXCLUDES(mutex_);

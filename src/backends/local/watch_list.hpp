@@ -38,6 +38,8 @@ class watch_list {
 
   /// 0: the store knows nothing of this contender.
   [[nodiscard]] contender_number known(const holder_id& who) const;
+  /// Makes room for the contender's number, so that remember() can always keep it.
+  void expect(const holder_id& who) { contenders_.try_emplace(who); }
   /// Keeps the contender's number, and watches those in its way from now on, instead of those that
   /// were before.
   void remember(const holder_id& who, contender_number number,

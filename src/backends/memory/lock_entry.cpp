@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 namespace sallyport::backends::memory {
@@ -51,18 +52,24 @@ void holder_set::add(holding&& added) {
     return;
   }
   if (!many_) {
-    many_ = std::make_unique<crowd>();
-    append(std::move(*sole_));
+    auto fresh = std::make_unique<crowd>();
+    append(*fresh, holding{*sole_});
+    many_ = std::move(fresh);
     sole_.reset();
   }
-  append(std::move(added));
+  append(*many_, std::move(added));
 }
 
-void holder_set::append(holding&& added) {
-  many_->may_lapse_at = std::min(many_->may_lapse_at, added.expiry);
-  if (barring(added)) ++many_->barring;
-  const auto position = many_->in_order.insert(many_->in_order.end(), std::move(added));
-  if (!position->tombstone) many_->by_id.emplace(position->id, position);
+void holder_set::append(crowd& all, holding&& added) {
+  const auto position = all.in_order.insert(all.in_order.end(), std::move(added));
+  try {
+    if (!position->tombstone) all.by_id.emplace(position->id, position);
+  } catch (const std::bad_alloc&) {
+    all.in_order.erase(position);
+    throw;
+  }
+  all.may_lapse_at = std::min(all.may_lapse_at, position->expiry);
+  if (barring(*position)) ++all.barring;
 }
 
 std::list<holding>::iterator holder_set::erase(std::list<holding>::iterator position) {
@@ -138,9 +145,15 @@ ticket* wait_queue::find(const holder_id& id) noexcept {
 }
 
 ticket& wait_queue::push_back(ticket&& added) {
-  const auto position = in_order_.insert(in_order_.end(), std::move(added));
-  by_id_.emplace(position->id, position);
-  return *position;
+  // The place first: without memory for it nobody is in the queue whom it does not know.
+  const auto place = by_id_.try_emplace(added.id).first;
+  try {
+    place->second = in_order_.insert(in_order_.end(), std::move(added));
+  } catch (const std::bad_alloc&) {
+    by_id_.erase(place);
+    throw;
+  }
+  return *place->second;
 }
 
 void wait_queue::pop_front() {

@@ -77,6 +77,7 @@ class holder_set {
   /// The holding of this contender, or null. Never a tombstone.
   [[nodiscard]] holding* find(const holder_id& id) noexcept;
 
+  /// Throws std::bad_alloc: then nothing happened.
   void add(holding&& added);
   void remove(const holding& removed);
   /// Removes what has lapsed by `now`, after visit(holding) for each. False: nothing had.
@@ -131,7 +132,7 @@ class holder_set {
   static bool barring(const holding& one) noexcept {
     return one.tombstone || one.mode == lock_mode::exclusive;
   }
-  void append(holding&& added);
+  static void append(crowd& all, holding&& added);
   std::list<holding>::iterator erase(std::list<holding>::iterator position);
 
   template <class Visit>
@@ -169,6 +170,7 @@ class wait_queue {
   [[nodiscard]] const ticket& front() const noexcept { return in_order_.front(); }
   [[nodiscard]] ticket* find(const holder_id& id) noexcept;
 
+  /// Throws std::bad_alloc: then nothing happened.
   ticket& push_back(ticket&& added);
   void pop_front();
   void remove(const holder_id& id);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -100,6 +101,8 @@ class lock_table::operation {
   operation& operator=(const operation&) = delete;
   ~operation() {
     if (changed_) tell_watchers();
+    // An operation for which there was not enough memory may have made one.
+    if (entry_ != nullptr) entry_->drop_empty_queue();
     if (entry_ != nullptr && entry_->vacant()) table_.drop_entry(position_);
   }
 
@@ -173,11 +176,15 @@ class lock_table::operation {
       table_.lapsed_.insert_or_assign(lapsed.id, lapsed);
     }
   }
-  void tell_watchers() {
+  void tell_watchers() noexcept {
     const auto watched = table_.watchers_.find(name_);
     if (watched == table_.watchers_.end()) return;
-    for (const client_number client : watched->second) {
-      notices_.push_back({client, notice_kind::changed, {}, std::nullopt, name_});
+    try {
+      for (const client_number client : watched->second) {
+        notices_.push_back({client, notice_kind::changed, {}, std::nullopt, name_});
+      }
+    } catch (const std::bad_alloc&) {
+      return;  // a hint, no more: watchers also read by themselves
     }
   }
 
