@@ -205,22 +205,27 @@ exit codes:
 )";
 
 constexpr std::string_view init_page =
-    R"(usage: sallyport init [URI] [--max-lease SECONDS] [--yes]
+    R"(usage: sallyport init [URI] [--max-lease SECONDS] [--force] [--yes]
 
-Tells the nodes of redlock://HOST1,HOST2,HOST3 that they are new. Only redlock needs it, once: a
-node without the mark that this leaves might have lost its data, and must not grant what it may
-have granted before. All nodes have to be reachable. Nodes that have their marks are left as they
-are, and a single node that lost its data comes back by itself after the longest lease.
+Tells the nodes of redlock://HOST1,HOST2,HOST3 that they are new. Only redlock needs it, once: it
+leaves a mark on every node that names all members, as they are spelled here. A node without its
+mark might have lost its data, and must not grant what it may have granted before. All nodes have
+to be reachable. Nodes that have their marks are left as they are, and a single node that lost its
+data comes back by itself, at the address that the marks name, after the longest lease.
 
-After a loss of the data of a majority of nodes, first wait for the longest lease, so that nobody
-can hold a lock any more; tokens then go on from the nodes' clocks.
+--force is for another set of members (a node is replaced, added or given up), and for a majority
+that lost its data. It is safe only offline: stop all clients, wait for the longest lease, run it
+with the new list, start the clients with that list. Tokens go on above all that the nodes have
+seen. Delete the data of members that leave before they are started again.
 
 examples:
   sallyport init redlock://redis1,redis2,redis3
   sallyport init --max-lease 300 --yes redlock://redis1,redis2,redis3
+  sallyport init --force redlock://redis1,redis2,redis4
 
 options:
   --max-lease SECONDS   no lease may be longer (60); a node that lost its data waits for as long
+  --force               make these nodes the members, whatever they were before
   -y, --yes             do not ask. Needed where there is no terminal
 
 exit codes: 0 done; 1 nothing was done; 64 wrong usage; 69 the store is broken

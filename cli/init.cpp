@@ -17,7 +17,8 @@
 namespace sallyport::cli {
 namespace {
 
-constexpr std::array<option_spec, 3> init_flags{{
+constexpr std::array<option_spec, 4> init_flags{{
+    {0, "force", ""},
     {0, "max-lease", "SECONDS"},
     {'y', "yes", ""},
     {'h', "help", ""},
@@ -27,6 +28,7 @@ constexpr unsigned most_seconds = 24 * 3600;
 struct init_options {
   std::string store = default_store();
   std::string max_lease;
+  bool force = false;
   bool yes = false;
   bool help = false;
 };
@@ -45,6 +47,8 @@ init_options read_init(std::span<char* const> arguments) {
       take_store(item->value);
     } else if (item->option->long_name == "yes") {
       given.yes = true;
+    } else if (item->option->long_name == "force") {
+      given.force = true;
     } else if (item->option->long_name == "help") {
       given.help = true;
     } else {
@@ -65,9 +69,13 @@ void ask_whether_new(const init_options& given) {
   if (::isatty(STDIN_FILENO) != 1) {
     throw usage_error("init asks before it acts, and there is no terminal to ask: add --yes");
   }
-  constexpr std::string_view question =
-      "Is it true that these nodes are new, or that nobody has held a lock here for longer than "
-      "the longest lease? [y/N] ";
+  constexpr std::string_view if_new = "Is it true that these nodes are new? [y/N] ";
+  constexpr std::string_view if_forced =
+      "These nodes, and no others, are to be the members from now on, whatever they were before. "
+      "Is it "
+      "true that all clients are stopped, and that nobody has held a lock here for longer than the "
+      "longest lease? [y/N] ";
+  const std::string_view question = given.force ? if_forced : if_new;
   [[maybe_unused]] const ssize_t asked = ::write(STDERR_FILENO, question.data(), question.size());
   std::array<char, 64> answer{};
   const ssize_t length = ::read(STDIN_FILENO, answer.data(), answer.size());
@@ -86,7 +94,8 @@ int init_command(std::span<char* const> arguments) {
   }
   ask_whether_new(given);
   const bool has_options = given.store.find('?') != std::string::npos;
-  std::string address = given.store + (has_options ? "&" : "?") + "initialise=yes";
+  std::string address = given.store + (has_options ? "&" : "?") +
+                        (given.force ? "initialise=force" : "initialise=yes");
   if (!given.max_lease.empty()) address += "&max_lease=" + given.max_lease;
   const client store = client::open(address);
   print("ready; the longest lease is " + to_text(store.capabilities().max_lease) + "\n");

@@ -62,6 +62,8 @@ constexpr planted_case cases[] = {
     {defect::rejoin_without_counter, "rejoin_without_counter", 2000, "redlock"},
     {defect::claim_without_draw, "claim_without_draw", 2000, "redlock"},
     {defect::half_is_enough, "half_is_enough", 2000, "redlock"},
+    {defect::blank_node_taken_in, "blank_node_taken_in", 2000, "redlock"},
+    {defect::former_member_votes, "former_member_votes", 2000, "redlock"},
     {defect::etcd_entry_not_confirmed, "etcd_entry_not_confirmed", 4000, "etcd"},
     {defect::etcd_token_from_creation, "etcd_token_from_creation", 4000, "etcd"},
     {defect::etcd_keep_alive_unproven, "etcd_keep_alive_unproven", 4000, "etcd"},

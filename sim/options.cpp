@@ -304,6 +304,15 @@ void draw_nodes(options& out, base::random& random) {
   out.max_lease = std::chrono::ceil<milliseconds>(draw_scaled(random, out.lease, 1.0, 1.5));
 }
 
+/// Apart from all other draws, too.
+void draw_spares(options& out, std::uint64_t seed) {
+  constexpr std::uint64_t salt = 0x76000000000;
+  base::random random(seed ^ salt);
+  if (out.nodes < 3 || !random.chance(0.4)) return;
+  out.spares = 1 + static_cast<std::uint32_t>(random.below(2));
+  out.former_member = random.chance(0.5);
+}
+
 /// Decided apart from all other draws: so a seed of one kind of store draws the same as before there
 /// were others. The salts leave the seeds of seeds.txt where they were found.
 bool draws_local_store(std::uint64_t seed) {
@@ -441,6 +450,7 @@ options draw_options(std::uint64_t seed, base::random& random) {
   }
   if (out.redlock) {
     draw_nodes(out, random);
+    draw_spares(out, seed);
     out.message_delay = std::min(out.message_delay, patience_with_a_node(out.lease) / 10);
     out.safety_phase = draw_scaled(random, out.lease, 5.0, 16.0);  // every command is a script
   }
@@ -465,7 +475,8 @@ std::string describe(const options& drawn) {
            : drawn.zookeeper ? ", ZooKeeper of " + std::to_string(drawn.nodes) + " servers, tick " +
                                    std::to_string(drawn.tick.count() / 1'000'000) + " ms"
            : drawn.redlock ? ", redlock of " + std::to_string(drawn.nodes) + " nodes, " +
-                                 std::to_string(drawn.durable_nodes) + " durable"
+                                 std::to_string(drawn.durable_nodes) + " durable, " +
+                                 std::to_string(drawn.spares) + " others"
                            : ", networked store")
        << (drawn.in_model ? ", in model" : ", out of model") << '\n';
   for (std::size_t i = 0; i < fault_count; ++i) {

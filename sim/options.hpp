@@ -120,6 +120,8 @@ struct options {
   std::uint32_t nodes = 1;                ///< redlock: how many; also the members of a cluster
   std::uint32_t durable_nodes = 0;        ///< redlock: the first so many keep all over a restart
   std::chrono::milliseconds max_lease{};  ///< redlock: what the marks say
+  std::uint32_t spares = 0;               ///< redlock: nodes beside the members, in some lists
+  bool former_member = false;             ///< redlock: the first of them was a member once
   bool single_tokens = false;             ///< the store reserves one token at a time
   bool notices_without_grant = false;
   std::uint32_t deaf_clients = 0;  ///< Redis: every so-manieth client never hears a notice; 0: none

@@ -114,9 +114,13 @@ void fault_maker::restart_some_node(bool keeps_data) {
 
 void fault_maker::end_connections_to(std::size_t node) {
   for (const auto& each : processes_) {
-    link* const one = each->connections()[node];
-    one->reset();
-    one->reset_notices();
+    const auto& list = quorum_->list_of(each->number());
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (list[i].node != node) continue;
+      link* const one = each->connections()[i];
+      one->reset();
+      one->reset_notices();
+    }
   }
 }
 

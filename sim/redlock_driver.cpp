@@ -29,9 +29,10 @@ constexpr duration hearing_patience = std::chrono::seconds{2};
 
 base::failure simulated(errc why) { return {make_error_code(why), "simulated"}; }
 
-quorum::settings settings_for(context& shared) {
+quorum::settings settings_for(context& shared, const std::vector<redlock_store::list_entry>& list) {
   quorum::settings how{.nodes = {.names = {},
                                  .initialise = false,
+                                 .force = false,
                                  .max_lease = shared.plan.max_lease,
                                  .fresh_store = ""},
                        .fresh_id =
@@ -41,9 +42,7 @@ quorum::settings settings_for(context& shared) {
                            },
                        .seed = shared.random(),
                        .hearing_patience = hearing_patience};
-  for (std::uint32_t i = 0; i < shared.plan.nodes; ++i) {
-    how.nodes.names.push_back("node-" + std::to_string(i));
-  }
+  for (const auto& each : list) how.nodes.names.push_back(each.name);
   return how;
 }
 
@@ -52,13 +51,15 @@ quorum::settings settings_for(context& shared) {
 /// One node as this process sees it: its connections, and what was sent over them and not answered.
 class redlock_driver::member final : public link_user {
  public:
-  member(redlock_driver& home, node_number number, std::uint64_t client)
+  member(redlock_driver& home, node_number number, std::size_t node, std::uint64_t client)
       : home_(home),
         number_(number),
-        node_(home.nodes_.node(number)),
+        node_(home.nodes_.node(node)),
         link_(std::make_shared<redis_link>(home.shared_, node_, client, carriage::stream)) {
     link_->attach(this);
-    node_.add(client, link_);
+    // A list may lead to one node twice.
+    constexpr std::uint64_t second = std::uint64_t{1} << 32U;
+    node_.add(number < home.nodes_.size() ? client : client + second * number, link_);
   }
 
   [[nodiscard]] redis_link& connections() noexcept { return *link_; }
@@ -278,11 +279,12 @@ redlock_driver::redlock_driver(context& shared, checkers& checks, process& owner
       owner_(owner),
       nodes_(nodes),
       speech_({.prefix = "", .client = redlock_client_name(client), .owner = {}}),
-      machine_(settings_for(shared), speech_) {
+      machine_(settings_for(shared, nodes.list_of(client)), speech_) {
   capabilities_.fencing = true;
   capabilities_.direct_handoff = true;
-  for (node_number i = 0; i < nodes.size(); ++i) {
-    members_.push_back(std::make_unique<member>(*this, i, client));
+  for (const redlock_store::list_entry& each : nodes.list_of(client)) {
+    const auto number = static_cast<node_number>(members_.size());
+    members_.push_back(std::make_unique<member>(*this, number, each.node, client));
   }
 }
 

@@ -75,10 +75,14 @@ std::string redlock_node::fresh_run_id() {
   return redlock_client_name(shared().random()) + redlock_client_name(number_);
 }
 
-void redlock_node::initialise(const std::string& store) {
-  const node_mark mark{store, shared().plan.nodes, shared().plan.max_lease, run_id_};
+void redlock_node::initialise(node_mark mark) {
+  mark.max_lease = shared().plan.max_lease;
+  mark.own = mark.members[std::min<std::size_t>(number_, mark.members.size() - 1)].id;
+  mark.run_id = run_id_;
+  mark.durable = durable_;
   greet();
-  (void)run(words_of(words_of_nobody().adopt("", mark.text(), 0, true), false));
+  const auto ms = static_cast<std::uint64_t>(std::max<redis::wall_ms>(wall_ms(), 0));
+  (void)run(words_of(words_of_nobody().adopt("", mark.text(), ms * 1024), false));
   if (!durable_ && shared().plan.rate(fault::data_loss) > 0) save_now_and_then();
 }
 
@@ -106,7 +110,7 @@ backends::redlock::node_facts redlock_node::facts() {
 bool redlock_node::without_state() {
   if (!away_) return false;
   const auto mark = node_mark::parse(facts().mark);
-  away_ = !mark || mark->run_id != run_id_ || mark->quiet_since_us != 0;
+  away_ = !mark || mark->run_id != run_id_ || mark->is != node_mark::state::full;
   if (!away_) shared().count.add(counter::quorum_rejoined);
   return away_;
 }
@@ -187,11 +191,7 @@ std::size_t redlock_node::entries_left() {
 
 redlock_store::redlock_store(context& shared, checkers& checks)
     : shared_(shared), checks_(checks), operator_(words_of_nobody()) {
-  const std::string name = redlock_client_name(shared.random()) + redlock_client_name(1);
-  for (std::uint32_t i = 0; i < shared.plan.nodes; ++i) {
-    nodes_.push_back(std::make_unique<redlock_node>(shared, i, i < shared.plan.durable_nodes));
-    nodes_.back()->initialise(name);
-  }
+  initialise();
   switch (nodes_.size()) {
     case 1:
       shared.count.add(counter::quorum_of_1);
@@ -209,6 +209,54 @@ redlock_store::redlock_store(context& shared, checkers& checks)
 }
 
 redlock_store::~redlock_store() = default;
+
+void redlock_store::initialise() {
+  const options& plan = shared_.plan;
+  node_mark mark;
+  mark.store = redlock_client_name(shared_.random()) + redlock_client_name(1);
+  mark.epoch = 2;
+  for (std::size_t i = 0; i < plan.nodes; ++i) {
+    mark.members.push_back({"member-" + std::to_string(i), "node-" + std::to_string(i)});
+  }
+  for (std::uint32_t i = 0; i < plan.nodes; ++i) {
+    nodes_.push_back(std::make_unique<redlock_node>(shared_, i, i < plan.durable_nodes));
+    nodes_.back()->initialise(mark);
+  }
+  for (std::uint32_t i = 0; i < plan.spares; ++i) {
+    spares_.push_back(std::make_unique<redlock_node>(shared_, plan.nodes + i, false));
+  }
+  if (!plan.former_member) return;
+  // In the epoch before, it had the place of the last.
+  mark.epoch = 1;
+  mark.members.back() = {"former", "node-" + std::to_string(plan.nodes)};
+  spares_.front()->initialise(mark);
+}
+
+const std::vector<redlock_store::list_entry>& redlock_store::list_of(std::uint64_t client) {
+  const auto [found, fresh] = lists_.try_emplace(client);
+  std::vector<list_entry>& list = found->second;
+  if (!fresh) return list;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) list.push_back({"node-" + std::to_string(i), i});
+  if (spares_.empty()) return list;
+  base::random random(shared_.plan.seed * 1'000'003 + client);
+  const std::size_t spare = nodes_.size() + random.below(spares_.size());
+  const list_entry other{"node-" + std::to_string(spare), spare};
+  const double drawn = random.unit();
+  // Whoever comes after all faults is to get through.
+  if (drawn < 0.35 && !shared_.healed) {
+    shared_.count.add(counter::quorum_other_list);
+    list[random.below(list.size())] = other;
+  } else if (drawn < 0.5 && !shared_.healed) {
+    shared_.count.add(counter::quorum_other_spelling);
+    for (list_entry& each : list) each.name = "alias-of-" + each.name;
+  } else if (drawn < 0.85) {
+    shared_.count.add(counter::quorum_longer_list);
+    list.insert(list.begin() + static_cast<std::ptrdiff_t>(random.below(list.size() + 1)), other);
+    // One of them twice, under another name.
+    if (random.chance(0.3)) list.push_back({"again", random.below(nodes_.size())});
+  }
+  return list;
+}
 
 std::unique_ptr<store_driver> redlock_store::open(process& owner, std::uint64_t client) {
   return std::make_unique<redlock_driver>(shared_, checks_, owner, *this, client);
@@ -277,6 +325,13 @@ std::size_t redlock_store::entries_left() {
     left += each->entries_left();
     if (each->without_state()) {
       shared_.fail("progress", "a node that had lost its data was not taken in again");
+    }
+  }
+  for (const auto& each : spares_) {
+    left += each->entries_left();
+    const auto mark = node_mark::parse(each->facts().mark);
+    if (mark && mark->epoch != 1) {
+      shared_.fail("roster", "a node that is no member was taken in");
     }
   }
   return left;

@@ -37,8 +37,8 @@ class redlock_node final : public redis_server {
   [[nodiscard]] bool without_state();
   redis::reply ask(const words& command) { return run(command); }
 
-  /// Takes the first mark, as an operator would have had it done.
-  void initialise(const std::string& store);
+  /// Takes a mark, as an operator would have had it done; what is its own is filled in.
+  void initialise(backends::redlock::node_mark mark);
   void restart(kept what);
   void flush();
   /// Everything but the counter and the mark; nobody knows.
@@ -77,8 +77,19 @@ class redlock_store final : public store {
   [[nodiscard]] std::size_t entries_left() override;
   void check_nothing_of(std::uint64_t client) override;
 
+  /// How many members it has.
   [[nodiscard]] std::size_t size() const noexcept { return nodes_.size(); }
-  [[nodiscard]] redlock_node& node(std::size_t which) noexcept { return *nodes_[which]; }
+  /// The members, and after them the others.
+  [[nodiscard]] redlock_node& node(std::size_t which) noexcept {
+    return which < nodes_.size() ? *nodes_[which] : *spares_[which - nodes_.size()];
+  }
+  struct list_entry {
+    std::string name;
+    std::size_t node = 0;
+  };
+  /// The nodes that a client was told of. Lists differ: some name more nodes than the members, some
+  /// another in place of one, some call them by other names.
+  [[nodiscard]] const std::vector<list_entry>& list_of(std::uint64_t client);
   [[nodiscard]] redlock_node& some_node();
   /// Whether one more node may lose its state and a majority still has it.
   [[nodiscard]] bool may_lose_one();
@@ -94,11 +105,14 @@ class redlock_store final : public store {
 
  private:
   [[nodiscard]] std::size_t majority() const noexcept { return nodes_.size() / 2 + 1; }
+  void initialise();
   void return_from_foreigner(const std::string& key, const std::string& value);
 
   context& shared_;
   checkers& checks_;
   std::vector<std::unique_ptr<redlock_node>> nodes_;
+  std::vector<std::unique_ptr<redlock_node>> spares_;
+  std::map<std::uint64_t, std::vector<list_entry>> lists_;
   backends::redlock::speech operator_;  // a person with the command
   std::uint64_t foreigners_ = 0;
 };

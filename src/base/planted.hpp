@@ -45,6 +45,8 @@ enum class defect {
   rejoin_without_counter,   ///< ... or when all leases have ended, but with a counter at zero
   claim_without_draw,       ///< what was handed over is entered with the last token given out
   half_is_enough,           ///< half of the nodes are taken for a majority
+  blank_node_taken_in,      ///< a node without a mark is taken in, whatever its address
+  former_member_votes,      ///< a node with a mark of an earlier epoch votes
   // Of etcd.
   etcd_entry_not_confirmed,  ///< whoever was before it has gone, so it is in: its own key is not looked at
   etcd_token_from_creation,  ///< the token is the revision at which its key came, not that of its entry

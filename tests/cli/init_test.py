@@ -44,7 +44,35 @@ class Init(CliTest):
         fewer = "redlock://" + ",".join(f"127.0.0.1:{port}" for port in self.ports[:2])
         refused = self.sallyport("run", "--store", fewer, "x", "--", "true")
         self.assertEqual(refused.returncode, 69)
-        self.assertIn("another set of nodes", refused.stderr)
+        self.assertIn(f"127.0.0.1:{self.ports[2]} is a member of this store", refused.stderr)
+
+    def test_more_nodes_than_the_members_are_not_asked(self):
+        self.assertEqual(self.sallyport("init", "--yes", self.store).returncode, 0)
+        longer = self.store + f",127.0.0.1:{self.start_server(3)}"
+        ran = self.sallyport("run", "--store", longer, "x", "--", "true")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        refused = self.sallyport("init", "--yes", longer)
+        self.assertEqual(refused.returncode, 69)
+        self.assertIn("--force", refused.stderr)
+
+    def test_a_member_is_replaced_by_force(self):
+        self.assertEqual(self.sallyport("init", "--yes", self.store).returncode, 0)
+        token = "echo $SALLYPORT_TOKEN"
+        before = self.sallyport("run", "--store", self.store, "x", "--", "sh", "-c", token)
+        ports = [*self.ports[:2], self.start_server(3)]
+        replaced = "redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+
+        refused = self.sallyport("init", "--yes", replaced)
+        self.assertEqual(refused.returncode, 69)
+        self.assertIn("stop all clients", refused.stderr)
+        done = self.sallyport("init", "--force", "--yes", replaced)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+        after = self.sallyport("run", "--store", replaced, "x", "--", "sh", "-c", token)
+        self.assertGreater(int(after.stdout), int(before.stdout))
+        refused = self.sallyport("run", "--store", self.store, "x", "--", "true")
+        self.assertEqual(refused.returncode, 69)
+        self.assertIn(f"127.0.0.1:{ports[2]} is a member of this store", refused.stderr)
 
     def test_asks_first(self):
         refused = self.sallyport("init", self.store)

@@ -12,6 +12,19 @@ std::string run_id_of(redis_probe& probe) {
   return info.substr(at, info.find('\r', at) - at);
 }
 
+std::string id_of(std::size_t node) {
+  const std::string number = std::to_string(node);
+  return std::string(16 - number.size(), '0') + number;
+}
+
+bool keeps_everything(redis_probe& probe) {
+  const auto setting = [&](const char* name) {
+    return probe.expect({"CONFIG", "GET", name}).items.at(1).text;
+  };
+  return setting("appendonly") == "yes" && setting("appendfsync") == "always" &&
+         setting("no-appendfsync-on-rewrite") == "no";
+}
+
 }  // namespace
 
 redis_quorum::redis_quorum(std::size_t nodes, const redis_options& each)
@@ -31,12 +44,17 @@ std::string redis_quorum::address() const {
 }
 
 void redis_quorum::initialise(std::string_view prefix, std::chrono::milliseconds max_lease) const {
-  const std::string store = "0123456789abcdef0123456789abcdef";
-  for (const auto& each : servers_) {
-    auto probe = each->probe();
+  // As src/backends/redlock/membership.hpp has it. Of the stamp it matters only that no other mark has it.
+  std::string members;
+  for (std::size_t i = 0; i < size(); ++i) {
+    members += ' ' + id_of(i) + " 127.0.0.1:" + std::to_string(servers_[i]->port());
+  }
+  for (std::size_t i = 0; i < size(); ++i) {
+    auto probe = servers_[i]->probe();
     probe.expect({"SET", std::string(prefix) + "\x01quorum-member",
-                  "sp2 " + store + ' ' + std::to_string(size()) + ' ' +
-                      std::to_string(max_lease.count()) + ' ' + run_id_of(probe)});
+                  "sp3 5" + id_of(i).substr(1) + " f 0123456789abcdef0123456789abcdef 1 " +
+                      std::to_string(max_lease.count()) + ' ' + run_id_of(probe) +
+                      (keeps_everything(probe) ? " d" : " -") + " 0 " + id_of(i) + members});
   }
 }
 

@@ -1,6 +1,7 @@
 #include "tests/redis_model/random_votes.hpp"
 
 #include "backends/redis/words.hpp"
+#include "backends/redlock/membership.hpp"
 #include "tests/redis_model/others.hpp"
 
 #include <array>
@@ -38,7 +39,9 @@ std::string random_votes::fresh_id() {
       backends::redis::view(backends::redis::hex_of(backend_api::holder_id{luck_(), luck_()})));
 }
 
-std::string random_votes::mark() { return luck_.chance(0.03) ? "sp2 other" : mark_; }
+std::string random_votes::mark() {
+  return luck_.chance(0.03) ? "sp3 other" : std::string(backends::redlock::stamp_of(mark_));
+}
 
 std::string random_votes::some_vote_of(const contender& who) {
   if (who.votes.empty() || luck_.chance(0.05)) return fresh_id();
@@ -57,9 +60,12 @@ wish random_votes::wish_of(const contender& who, const std::string& name) {
 }
 
 wire_command random_votes::adopt(const speech& client) {
-  static constexpr std::array marks{"sp2 store 3 60000 run1", "sp2-quiet store 3 60000 run1 5", ""};
+  static constexpr std::array marks{
+      "sp3 0123456789abcdef f store 1 60000 run1 d 0 a a node0 b node1",
+      "sp3 1123456789abcdef q store 1 60000 run1 d 5 a a node0 b node1",
+      "sp3 2123456789abcdef f store 2 60000 run1 d 0 a a node0 b node1"};
   const std::string expected = std::exchange(mark_, marks.at(luck_.below(marks.size())));
-  return client.adopt(expected, mark_, luck_.below(500), luck_.chance(0.2));
+  return client.adopt(expected, mark_, luck_.below(500));
 }
 
 wire_command random_votes::next() {

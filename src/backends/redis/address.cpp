@@ -72,8 +72,10 @@ struct reader {
     if (name == "store") return text(out.store, value);
     if (name == "client_name") return text(out.client_name, value);
     if (name == "replicas") return number(out.replicas, value, 16);
-    if (out.how == topology::quorum && name == "initialise" && (value == "yes" || value == "no")) {
-      out.initialise = value == "yes";
+    if (out.how == topology::quorum && name == "initialise" &&
+        (value == "yes" || value == "no" || value == "force")) {
+      out.initialise = value != "no";
+      out.force = value == "force";
       return std::monostate{};
     }
     if (out.how == topology::quorum && name == "max_lease") return max_lease(value);

@@ -32,6 +32,7 @@ struct address {
   std::string client_name;  ///< empty: sallyport:LABEL
   unsigned replicas = 0;    ///< a grant counts when so many replicas have it
   bool initialise = false;  ///< quorum: the operator says that the nodes are new
+  bool force = false;       ///< and that they are to be the members whatever they were before
   std::chrono::milliseconds max_lease{std::chrono::seconds{60}};  ///< quorum: of new nodes
 };
 

@@ -23,6 +23,9 @@ using backend_api::time_point;
   return !said && said.error().code == errc::outcome_unknown;
 }
 
+/// How often a contender bids at once when its nodes say that the lock is free.
+inline constexpr unsigned bids_at_once = 3;
+
 /// One holder id's life on all nodes.
 struct contender {
   enum class phase : std::uint8_t {
@@ -66,6 +69,7 @@ struct contender {
   std::uint32_t drawn = 0;
   unsigned bids = 0;  // since the engine last asked
   bool renewing = false;
+  bool brought_up = false;  // a counter that was far behind, in this round
 
   /// Under which id it may have a node's vote; empty: it has not.
   std::vector<std::string> ids;

@@ -84,13 +84,14 @@ std::optional<view_of_node> view_in(const reply& said, const std::string& name) 
 
 /// All nodes' views together.
 struct common_view {
+  unsigned members = 0;  ///< of the store, whether they answered or not
   std::vector<std::optional<view_of_node>> nodes;
   unsigned answered = 0;
 
   /// How many nodes have to say something: a majority, of which some may be among those that said
   /// nothing at all.
   [[nodiscard]] unsigned enough(unsigned majority) const {
-    const auto silent = static_cast<unsigned>(nodes.size()) - answered;
+    const unsigned silent = members - std::min(answered, members);
     return silent < majority ? majority - silent : 1;
   }
 
@@ -141,8 +142,10 @@ struct common_view {
   }
 };
 
-common_view view_of(const std::vector<std::optional<reply>>& said, const std::string& name) {
+common_view view_of(const std::vector<std::optional<reply>>& said, const std::string& name,
+                    unsigned members) {
   common_view all;
+  all.members = members;
   for (const auto& each : said) {
     all.nodes.push_back(each ? view_in(*each, name) : std::nullopt);
     if (each && !each->is_error()) ++all.answered;
@@ -192,6 +195,11 @@ class session::poll final {
   const std::function<void(std::vector<std::optional<reply>>)> done_;
 };
 
+unsigned session::store_size() {
+  const base::mutex_lock lock(mutex_);
+  return machine_.nodes().size();
+}
+
 void session::ask_all(const std::function<redis::wire_command(node_number)>& command,
                       std::function<void(std::vector<std::optional<reply>>)> done) {
   hearing_.be_heard();
@@ -199,9 +207,9 @@ void session::ask_all(const std::function<redis::wire_command(node_number)>& com
   {
     const base::mutex_lock lock(mutex_);
     const membership& nodes = machine_.nodes();
-    asked = nodes.reachable();
+    asked = nodes.members();
     // Perhaps some are just coming back: they are waited for.
-    if (count(asked) < nodes.majority()) asked = (1U << nodes.size()) - 1;
+    if (count(asked) < nodes.majority()) asked = (1U << nodes.listed()) - 1;
   }
   const auto whole = std::make_shared<poll>(members_.size(), count(asked), std::move(done));
   const time_point by = lease_clock::now() + housekeeping_patience;
@@ -220,14 +228,14 @@ void session::who(const lock_name& name, completion<std::optional<lock_info>> do
     done(tl::unexpected(closed_failure()));
     return;
   }
-  const auto majority = static_cast<unsigned>(members_.size() / 2 + 1);
+  const unsigned members = store_size();
+  const unsigned majority = majority_of(members);
   ask_all([&](node_number) { return speech_->who(name.text()); },
-          [name = name.text(), majority, done = std::move(done)](auto said) {
-            const common_view all = view_of(said, name);
+          [name = name.text(), members, majority, done = std::move(done)](auto said) {
+            const common_view all = view_of(said, name, members);
             if (all.answered < majority) {
               done(base::fail(errc::unavailable, std::to_string(all.answered) + " of " +
-                                                     std::to_string(all.nodes.size()) +
-                                                     " nodes answered"));
+                                                     std::to_string(members) + " nodes answered"));
             } else {
               done(all.info(name, majority));
             }
@@ -241,25 +249,26 @@ void session::break_lock(const lock_name& name, fencing_token observed, break_mo
     done(tl::unexpected(closed_failure()));
     return;
   }
-  const auto majority = static_cast<unsigned>(members_.size() / 2 + 1);
-  const auto taken_away = [majority, done](const std::vector<std::optional<reply>>& said) {
+  const unsigned members = store_size();
+  const unsigned majority = majority_of(members);
+  const auto taken_away = [members, majority, done](const std::vector<std::optional<reply>>& said) {
     unsigned yes = 0;
     for (const auto& each : said) {
       if (each && each->is_integer() && each->integer == 1) ++yes;
     }
     // Enough that the holder can't have a majority any more.
-    if (yes + majority > said.size()) {
+    if (yes + majority > members) {
       done(std::monostate{});
     } else {
       done(base::fail(errc::outcome_unknown,
-                      std::to_string(yes) + " of " + std::to_string(said.size()) +
+                      std::to_string(yes) + " of " + std::to_string(members) +
                           " nodes took the lock away, which is too few; try again"));
     }
   };
   ask_all([&](node_number) { return speech_->who(name.text()); },
-          [this, name = name.text(), observed, mode, majority, done = std::move(done),
+          [this, name = name.text(), observed, mode, members, majority, done = std::move(done),
            taken_away](auto said) {
-            const common_view all = view_of(said, name);
+            const common_view all = view_of(said, name, members);
             const view_of_node* const holder = all.holder(majority);
             const std::uint64_t token = observed.value();
             if (all.answered < majority) {
@@ -323,7 +332,7 @@ class session::listing final : public std::enable_shared_from_this<listing> {
       if (cursors_[i] == "0") finished_.insert(i);
       more = more || !finished_.contains(i);
     }
-    if (answered * 2 <= said.size()) {
+    if (answered < majority_of(home_->store_size())) {
       done_(base::fail(errc::unavailable, "too few nodes answered"));
     } else if (more && ++pages_ < most_pages) {
       next_page();

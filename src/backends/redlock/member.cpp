@@ -81,9 +81,7 @@ base::result<std::monostate> member::greeted(const std::vector<reply>& said) {
   }
   const base::mutex_lock lock(mutex_);
   facts_ = facts;
-  known_ = {.run_id = facts.run_id,
-            .durable = facts.appends && facts.fsync == "always",
-            .mark = said.back().text};
+  known_ = {.run_id = facts.run_id, .durable = facts.durable(), .mark = said.back().text};
   return std::monostate{};
 }
 

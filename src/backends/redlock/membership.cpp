@@ -1,45 +1,66 @@
 #include "backends/redlock/membership.hpp"
 
+#include "backends/redis/words.hpp"
 #include "base/planted.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace sallyport::backends::redlock {
 namespace {
 
 using namespace std::chrono_literals;
+using base::defect;
+using base::planted;
 
-constexpr std::string_view mark_tag = "sp2";
-constexpr std::string_view quiet_tag = "sp2-quiet";
+constexpr std::string_view mark_tag = "sp3";
+/// Marks of earlier versions begin so; they name no members.
+constexpr std::string_view older_tag = "sp2";
+constexpr std::size_t stamp_digits = 16;
 /// Between two attempts to read the others' counters, or to change a mark.
 constexpr duration retry_pause = 500ms;
 /// So long the others' clocks and ours go together well enough; at the usual drift for milliseconds.
 constexpr duration clocks_good_for = 1min;
-
-/// Blank-separated words; an empty last word means that there are too few.
-template <std::size_t Count>
-std::optional<std::array<std::string_view, Count>> split(std::string_view text) {
-  std::array<std::string_view, Count> words;
-  for (std::size_t i = 0; i < Count; ++i) {
-    const auto end = text.find(' ');
-    if ((end == std::string_view::npos) != (i + 1 == Count)) return std::nullopt;
-    words[i] = text.substr(0, end);
-    if (words[i].empty()) return std::nullopt;
-    if (end != std::string_view::npos) text.remove_prefix(end + 1);
-  }
-  return words;
-}
+/// Scripts count with doubles. A counter beyond half of what those can do was not counted up.
+constexpr std::uint64_t largest_sane_counter = std::uint64_t{1} << 52U;
 
 template <class Number>
 bool read_number(std::string_view text, Number& into) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), into);
   return error == std::errc{} && end == text.data() + text.size();
+}
+
+/// Blank-separated words; nothing: some of them are empty.
+std::optional<std::vector<std::string_view>> split(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (;;) {
+    const auto end = text.find(' ');
+    words.push_back(text.substr(0, end));
+    if (words.back().empty()) return std::nullopt;
+    if (end == std::string_view::npos) return words;
+    text.remove_prefix(end + 1);
+  }
+}
+
+/// Not against forgers: it tells marks apart that were made in good faith.
+std::string digest_of(std::string_view text) {
+  std::uint64_t sum = 0xcbf29ce484222325;
+  for (const char each : text) {
+    sum = (sum ^ static_cast<unsigned char>(each)) * 0x100000001b3;
+  }
+  sum = (sum ^ (sum >> 30U)) * 0xbf58476d1ce4e5b9;
+  sum = (sum ^ (sum >> 27U)) * 0x94d049bb133111eb;
+  sum ^= sum >> 31U;
+  std::array<char, stamp_digits + 1> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(sum));
+  return digits.data();
 }
 
 std::int64_t microseconds_of(duration span) {
@@ -51,39 +72,68 @@ std::string in_seconds(duration span) {
   return std::to_string(std::max<std::int64_t>(whole, 0)) + " s";
 }
 
+std::string addresses_of(const std::vector<roster_member>& members) {
+  std::string all;
+  for (const roster_member& each : members) all += (all.empty() ? "" : ", ") + each.address;
+  return all;
+}
+
+bool may_vote_or_did(const node_mark& mark) { return mark.is != node_mark::state::candidate; }
+
+bool same_roster(const node_mark& a, const node_mark& b) {
+  return a.store == b.store && a.epoch == b.epoch && a.members == b.members;
+}
+
 }  // namespace
 
 std::string node_mark::text() const {
-  std::string made(quiet_since_us == 0 ? mark_tag : quiet_tag);
-  made += ' ' + store + ' ' + std::to_string(nodes) + ' ' + std::to_string(max_lease.count()) +
-          ' ' + run_id;
-  if (quiet_since_us != 0) made += ' ' + std::to_string(quiet_since_us);
-  return made;
+  std::string rest{static_cast<char>(is)};
+  rest += ' ' + store + ' ' + std::to_string(epoch) + ' ' + std::to_string(max_lease.count()) +
+          ' ' + run_id + (durable ? " d " : " - ") + std::to_string(quiet_since_us) + ' ' + own;
+  for (const roster_member& each : members) rest += ' ' + each.id + ' ' + redis::word(each.address);
+  return std::string(mark_tag) + ' ' + digest_of(rest) + ' ' + rest;
 }
 
 std::optional<node_mark> node_mark::parse(std::string_view text) {
+  constexpr std::size_t fixed = 10;
+  const auto words = split(text);
+  if (!words || words->size() < fixed + 2 || words->size() % 2 != 0) return std::nullopt;
+  const auto& at = *words;
+  if (at[0] != mark_tag || at[1].size() != stamp_digits || at[2].size() != 1) return std::nullopt;
   node_mark mark;
-  if (text.starts_with(quiet_tag)) {
-    const auto last = text.rfind(' ');
-    if (last == std::string_view::npos ||
-        !read_number(text.substr(last + 1), mark.quiet_since_us) || mark.quiet_since_us == 0) {
-      return std::nullopt;
-    }
-    text = text.substr(0, last);
-  }
-  const auto words = split<5>(text);
-  if (!words || (*words)[0] != (mark.quiet_since_us == 0 ? mark_tag : quiet_tag)) {
-    return std::nullopt;
-  }
+  mark.is = static_cast<state>(at[2].front());
+  mark.store = at[3];
   std::int64_t lease_ms = 0;
-  mark.store = (*words)[1];
-  mark.run_id = (*words)[4];
-  if (!read_number((*words)[2], mark.nodes) || !read_number((*words)[3], lease_ms) ||
-      lease_ms <= 0) {
+  mark.run_id = at[6];
+  mark.durable = at[7] == "d";
+  mark.own = at[9];
+  if (!read_number(at[4], mark.epoch) || mark.epoch == 0 || !read_number(at[5], lease_ms) ||
+      lease_ms <= 0 || (at[7] != "d" && at[7] != "-") || !read_number(at[8], mark.quiet_since_us)) {
     return std::nullopt;
+  }
+  switch (mark.is) {
+    case state::full:
+    case state::candidate:
+      if (mark.quiet_since_us != 0) return std::nullopt;
+      break;
+    case state::quiet:
+      if (mark.quiet_since_us == 0) return std::nullopt;
+      break;
+    default:
+      return std::nullopt;
   }
   mark.max_lease = std::chrono::milliseconds{lease_ms};
+  bool owner_is_member = false;
+  for (std::size_t i = fixed; i < at.size(); i += 2) {
+    mark.members.push_back({std::string(at[i]), redis::text_of(at[i + 1])});
+    owner_is_member = owner_is_member || at[i] == mark.own;
+  }
+  if (!owner_is_member || mark.members.size() > most_nodes) return std::nullopt;
   return mark;
+}
+
+std::string_view stamp_of(std::string_view mark) noexcept {
+  return mark.substr(0, mark_tag.size() + 1 + stamp_digits);
 }
 
 membership::membership(settings how)
@@ -92,7 +142,7 @@ membership::membership(settings how)
 }
 
 duration membership::quiet_time() const {
-  if (base::planted(base::defect::rejoin_at_once)) return duration::zero();
+  if (planted(defect::rejoin_at_once)) return duration::zero();
   // Whoever holds a vote from before has counted its deadline on another clock: a tenth for that.
   return max_lease_ + max_lease_ / 10 + 1s;
 }
@@ -104,8 +154,27 @@ unsigned membership::how_many(state which) const noexcept {
 
 node_set membership::reachable() const noexcept {
   node_set all = 0;
-  for (node_number i = 0; i < size(); ++i) {
+  for (node_number i = 0; i < listed(); ++i) {
     if (nodes_[i].is != state::unreachable) all |= only(i);
+  }
+  return all;
+}
+
+node_set membership::outsiders() const noexcept {
+  node_set all = 0;
+  for (node_number i = 0; i < listed(); ++i) {
+    const state is = nodes_[i].is;
+    const bool none =
+        is == state::outsider || is == state::stranger || is == state::former || is == state::twice;
+    if (none) all |= only(i);
+  }
+  return all;
+}
+
+node_set membership::members() const noexcept {
+  node_set all = voters_ | quiet_ones();
+  for (node_number i = 0; i < listed(); ++i) {
+    if (nodes_[i].is == state::marking) all |= only(i);
   }
   return all;
 }
@@ -123,79 +192,225 @@ bool membership::majority_may_return() const noexcept {
 }
 
 bool membership::durable() const noexcept {
-  return reachable() != 0 && std::all_of(nodes_.begin(), nodes_.end(), [](const entry& each) {
-           return each.is == state::unreachable || each.facts.durable;
-         });
+  bool some = false;
+  for (const entry& each : nodes_) {
+    const bool member = each.is == state::voter || each.is == state::marking ||
+                        each.is == state::unjudged || is_quiet(each);
+    if (member && !each.facts.durable) return false;
+    some = some || member;
+  }
+  return some;
 }
 
 std::string membership::mark_for(const entry& which, std::uint64_t quiet_since_us) const {
-  return node_mark{store_, size(), max_lease_, which.facts.run_id, quiet_since_us}.text();
+  node_mark mark = *roster_;
+  mark.own = which.own;
+  mark.run_id = which.facts.run_id;
+  mark.durable = which.facts.durable;
+  mark.is = quiet_since_us == 0 ? node_mark::state::full : node_mark::state::quiet;
+  mark.quiet_since_us = quiet_since_us;
+  return mark.text();
 }
+
+void membership::set_mark(entry& which, std::string text) {
+  which.facts.mark = std::move(text);
+  which.mark = node_mark::parse(which.facts.mark);
+}
+
+// ---- the store and its members -------------------------------------------------------------------
+
+const roster_member* membership::member_with(std::string_view id) const {
+  if (!roster_) return nullptr;
+  const auto found = std::find_if(roster_->members.begin(), roster_->members.end(),
+                                  [&](const roster_member& each) { return each.id == id; });
+  return found == roster_->members.end() ? nullptr : &*found;
+}
+
+const roster_member* membership::member_at(std::string_view address) const {
+  if (!roster_) return nullptr;
+  const auto found =
+      std::find_if(roster_->members.begin(), roster_->members.end(),
+                   [&](const roster_member& each) { return each.address == address; });
+  return found == roster_->members.end() ? nullptr : &*found;
+}
+
+bool membership::is_of_roster(const entry& which) const {
+  return which.is != state::unreachable && which.mark && roster_ &&
+         same_roster(*which.mark, *roster_);
+}
+
+bool membership::is_elsewhere(const std::string& id, node_number number) const {
+  for (node_number i = 0; i < listed(); ++i) {
+    if (i != number && is_of_roster(nodes_[i]) && nodes_[i].mark->own == id) return true;
+  }
+  return false;
+}
+
+bool membership::majority_is_full() const {
+  return static_cast<unsigned>(std::count_if(nodes_.begin(), nodes_.end(), [&](const entry& each) {
+           return is_of_roster(each) && each.mark->is == node_mark::state::full;
+         })) >= majority();
+}
+
+void membership::find_store() {
+  // Which store: known for good once a majority of its members votes for us; until then that of most
+  // marks. Which epoch: the newest, which has taken the place of all before it.
+  if (count(voters_) < majority()) {
+    std::map<std::string, unsigned> found;
+    for (const entry& each : nodes_) {
+      if (each.is != state::unreachable && each.mark) ++found[each.mark->store];
+    }
+    if (found.empty()) return;
+    store_ = std::max_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
+               return a.second < b.second;
+             })->first;
+    if (roster_ && roster_->store != store_) roster_.reset();
+  }
+  std::map<std::string, unsigned> alike;  // by their members, of one epoch
+  const auto rank = [&](const node_mark& mark) {
+    // Candidates may come to nothing.
+    return std::tuple(may_vote_or_did(mark), mark.epoch, alike[addresses_of(mark.members)]);
+  };
+  for (const entry& each : nodes_) {
+    if (each.is == state::unreachable || !each.mark || each.mark->store != store_) continue;
+    ++alike[addresses_of(each.mark->members)];
+  }
+  for (const entry& each : nodes_) {
+    if (each.is == state::unreachable || !each.mark || each.mark->store != store_) continue;
+    if (!roster_ || rank(*each.mark) > rank(*roster_)) roster_ = each.mark;
+  }
+  if (roster_) max_lease_ = roster_->max_lease;
+}
+
+void membership::find_missing() {
+  missing_.clear();
+  list_in_doubt_ = false;
+  if (!roster_) return;
+  // One that was never reached may be any member, under a name of its own.
+  const bool unknown = std::any_of(nodes_.begin(), nodes_.end(), [&](const entry& each) {
+    const auto number = static_cast<std::size_t>(&each - nodes_.data());
+    return each.is == state::unreachable && each.own.empty() &&
+           member_at(how_.names[number]) == nullptr;
+  });
+  for (const roster_member& each : roster_->members) {
+    bool found = false;
+    for (node_number i = 0; i < listed() && !found; ++i) {
+      const entry& node = nodes_[i];
+      // Whoever answers there, the list is not to blame, unless it is another member.
+      const bool named =
+          how_.names[i] == each.address && (!is_of_roster(node) || node.mark->own == each.id);
+      found = named || (node.own == each.id && node.is != state::twice);
+    }
+    if (!found) missing_.push_back(each.address);
+  }
+  list_in_doubt_ = unknown && !missing_.empty();
+  if (unknown) missing_.clear();
+}
+
+bool membership::is_as_listed() const { return roster_ && missing_.empty() && size() == listed(); }
 
 // ---- judging -------------------------------------------------------------------------------------
 
-void membership::find_store() {
-  if (count(voters_) >= majority()) return;  // known for good
-  std::map<std::string, unsigned> found;
-  for (const entry& each : nodes_) {
-    if (each.is == state::unreachable) continue;
-    const auto mark = node_mark::parse(each.facts.mark);
-    if (mark && mark->nodes == size()) ++found[mark->store];
-  }
-  if (found.empty()) return;
-  const auto most = std::max_element(
-      found.begin(), found.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  store_ = most->first;
-  for (const entry& each : nodes_) {
-    const auto mark = node_mark::parse(each.facts.mark);
-    if (mark && mark->store == store_) max_lease_ = mark->max_lease;
-  }
+bool membership::same_server_as_another(node_number number) const {
+  const entry& which = nodes_[number];
+  return std::any_of(nodes_.begin(), nodes_.begin() + number, [&](const entry& other) {
+    return other.is != state::unreachable && !which.facts.run_id.empty() &&
+           other.facts.run_id == which.facts.run_id;
+  });
 }
 
-unsigned membership::marked() const {
-  return static_cast<unsigned>(std::count_if(nodes_.begin(), nodes_.end(), [&](const entry& each) {
-    const auto mark = node_mark::parse(each.facts.mark);
-    return each.is != state::unreachable && mark && mark->store == store_ &&
-           mark->quiet_since_us == 0;
-  }));
+bool membership::copy_of_another(node_number number) const {
+  const entry& which = nodes_[number];
+  const auto intact = [](const entry& each) { return each.mark->run_id == each.facts.run_id; };
+  for (node_number i = 0; i < listed(); ++i) {
+    const entry& other = nodes_[i];
+    if (i == number || !is_of_roster(other) || other.mark->own != which.mark->own) continue;
+    if (intact(other) != intact(which) ? intact(other) : i < number) return true;
+  }
+  return false;
 }
 
 void membership::judge(node_number number, time_point now, actions& out) {
   entry& which = nodes_[number];
   if (which.is == state::unreachable || which.is == state::marking) return;
-  const bool again = std::any_of(nodes_.begin(), nodes_.begin() + number, [&](const entry& other) {
-    return other.is != state::unreachable && !which.facts.run_id.empty() &&
-           other.facts.run_id == which.facts.run_id;
-  });
+  const bool again = same_server_as_another(number);
   if (again || which.facts.run_id.empty()) {
     which.is = again ? state::twice : state::stranger;
     return;
   }
-  if (which.facts.mark.empty()) {
-    if (store_.empty()) {
-      which.is = state::unjudged;
-    } else if (initialising_ && how_many(state::unreachable) == 0) {
-      adopt(number, mark_for(which), 0, true, out);
-    } else if (!is_quiet(which)) {
-      be_quiet(number, std::nullopt, now, out);
+  if (!which.facts.mark.empty()) {
+    judge_marked(number, now, out);
+    return;
+  }
+  if (!roster_) {
+    which.is = state::unjudged;
+    return;
+  }
+  const roster_member* member = member_at(how_.names[number]);
+  if (member == nullptr && planted(defect::blank_node_taken_in)) {
+    for (const roster_member& each : roster_->members) {
+      if (!is_elsewhere(each.id, number)) member = &each;
+    }
+  }
+  if (member == nullptr || is_elsewhere(member->id, number)) {
+    which.is = state::outsider;
+    return;
+  }
+  which.own = member->id;
+  if (!is_quiet(which)) be_quiet(number, std::nullopt, now, out);
+}
+
+void membership::judge_marked(node_number number, time_point now, actions& out) {
+  entry& which = nodes_[number];
+  if (!which.mark || which.mark->store != store_) {
+    which.is = state::stranger;
+    return;
+  }
+  const node_mark mark = *which.mark;
+  if (!is_of_roster(which)) {
+    if (planted(defect::former_member_votes) && mark.is == node_mark::state::full) {
+      which.is = state::voter;
+      which.stamp = stamp_of(which.facts.mark);
+    } else if (mark.epoch < roster_->epoch && member_with(mark.own) != nullptr &&
+               !is_elsewhere(mark.own, number)) {
+      // It has forgotten what it has done since.
+      which.own = mark.own;
+      if (!is_quiet(which)) be_quiet(number, std::nullopt, now, out);
+    } else {
+      const bool later = mark.epoch > roster_->epoch;
+      const bool other = mark.epoch == roster_->epoch;
+      which.is = later ? state::candidate : other ? state::stranger : state::former;
     }
     return;
   }
-  const auto mark = node_mark::parse(which.facts.mark);
-  if (!mark || mark->store != store_ || mark->nodes != size()) {
-    which.is = state::stranger;
-  } else if (mark->quiet_since_us != 0) {
-    if (initialising_ && how_many(state::unreachable) == 0) {
-      adopt(number, mark_for(which), 0, true, out);
+  if (copy_of_another(number)) {
+    which.is = state::twice;
+    return;
+  }
+  which.own = mark.own;
+  const bool same_life = mark.run_id == which.facts.run_id;
+  if (mark.is == node_mark::state::candidate && same_life) {
+    if (!majority_is_full()) {
+      which.is = state::candidate;
     } else if (!is_quiet(which)) {
-      be_quiet(number, mark, now, out);
+      // It has never voted, so nothing has to be waited for.
+      which.is = state::quiet;
+      which.quiet_until = now;
+      which.read_at = now;
     }
-  } else if (mark->run_id == which.facts.run_id) {
+  } else if (mark.is == node_mark::state::quiet) {
+    if (!is_quiet(which)) be_quiet(number, mark, now, out);
+  } else if (mark.is == node_mark::state::full && same_life) {
+    if (std::exchange(which.greeted, false) && mark.durable != which.facts.durable) {
+      // What holds from now on is what counts after the next restart.
+      adopt(number, mark_for(which), 0, out);
+      return;
+    }
     which.is = state::voter;
-    which.mark = which.facts.mark;
-  } else if (which.facts.durable) {
+    which.stamp = stamp_of(which.facts.mark);
+  } else if (mark.is == node_mark::state::full && mark.durable && which.facts.durable) {
     // It has restarted, and nothing that it had said was lost.
-    adopt(number, mark_for(which), 0, false, out);
+    adopt(number, mark_for(which), 0, out);
   } else {
     // It has restarted, and may have come back with less than it had said.
     if (!is_quiet(which)) be_quiet(number, std::nullopt, now, out);
@@ -224,7 +439,7 @@ void membership::be_quiet(node_number number, const std::optional<node_mark>& no
       return;
     }
   }
-  adopt(number, mark_for(which, static_cast<std::uint64_t>(ours + clocks_.most_us)), 0, false, out);
+  adopt(number, mark_for(which, static_cast<std::uint64_t>(ours + clocks_.most_us)), 0, out);
 }
 
 bool membership::clocks_known(time_point now) const noexcept {
@@ -242,44 +457,168 @@ void membership::read_clocks_if_needed(time_point now, actions& out) {
   out.clock_reading = clocks_.reading;
 }
 
-void membership::adopt(node_number number, std::string mark, std::uint64_t floor, bool clock,
-                       actions& out) {
+void membership::adopt(node_number number, std::string mark, std::uint64_t floor, actions& out) {
   nodes_[number].is = state::marking;
-  out.adopt.push_back({number, nodes_[number].facts.mark, std::move(mark), floor, clock});
+  out.adopt.push_back({number, nodes_[number].facts.mark, std::move(mark), floor});
 }
 
 void membership::judge_all(time_point now, actions& out) {
   find_store();
-  // Locks may be held by now: whoever has no mark yet goes the long way.
-  if (marked() >= majority()) initialising_ = false;
-  if (store_.empty() && initialising_) begin_initialising(out);
-  for (node_number i = 0; i < size(); ++i) judge(i, now, out);
+  if (initialising_) initialise(now, out);
+  for (node_number i = 0; i < listed(); ++i) judge(i, now, out);
+  find_missing();
   recount(now, out);
   read_clocks_if_needed(now, out);
 }
 
-void membership::begin_initialising(actions& out) {
+// ---- initialising --------------------------------------------------------------------------------
+
+bool membership::may_be_initialised() const {
   // All of them, or none: a node that is not reachable may have a mark and locks, and one with a
   // mark that says nothing to us belongs to somebody else.
-  if (how_many(state::unreachable) + how_many(state::marking) > 0) return;
+  if (how_many(state::unreachable) + how_many(state::marking) > 0) return false;
   std::set<std::string_view> servers;
   for (const entry& each : nodes_) {
-    if (!each.facts.mark.empty() || each.facts.run_id.empty()) return;
-    if (!servers.insert(each.facts.run_id).second) return;
+    if (each.facts.run_id.empty() || !servers.insert(each.facts.run_id).second) return false;
+    if (each.facts.mark.empty()) continue;
+    const bool older = how_.force && each.facts.mark.starts_with(older_tag);
+    if (each.mark ? each.mark->store != store_ : !older) return false;
+  }
+  return true;
+}
+
+/// Two steps, so that no node votes before all were reached, and none is taken for new that has voted:
+/// every node becomes a candidate, and when all are, every candidate a full member.
+void membership::initialise(time_point now, actions& out) {
+  if (!may_be_initialised()) return;
+  if (how_.force && !earlier_epoch_) {
+    earlier_epoch_ = 0;
+    for (const entry& each : nodes_) {
+      if (each.mark) earlier_epoch_ = std::max(*earlier_epoch_, each.mark->epoch);
+    }
+  }
+  // Forcing, what was there before does not count. Otherwise candidates that somebody else's force left
+  // behind do not, where others have their marks.
+  const auto rank = [](const node_mark& mark) {
+    return std::pair(may_vote_or_did(mark), mark.epoch);
+  };
+  const node_mark* plan = nullptr;
+  for (const entry& each : nodes_) {
+    if (!each.mark || each.mark->epoch <= earlier_epoch_.value_or(0)) continue;
+    if (plan == nullptr || rank(*each.mark) > rank(*plan)) plan = &*each.mark;
+  }
+  if (plan == nullptr) {
+    propose_roster(out);
+    return;
+  }
+  const auto members = matched(*plan);
+  if (members.empty()) return;
+  node_mark wanted = *plan;
+  wanted.is = node_mark::state::candidate;
+  wanted.quiet_since_us = 0;
+  unsigned candidates = 0;
+  unsigned others = 0;
+  bool begun = false;
+  for (const entry& each : nodes_) {
+    const bool there = each.mark && same_roster(*each.mark, *plan);
+    if (there && may_vote_or_did(*each.mark)) begun = true;
+    if (there && !may_vote_or_did(*each.mark)) ++candidates;
+    if (!there) ++others;
+  }
+  if (!begun && others > 0) {
+    for (node_number i = 0; i < listed(); ++i) {
+      entry& each = nodes_[i];
+      if (each.mark && same_roster(*each.mark, *plan)) continue;
+      wanted.own = members[i]->id;
+      wanted.run_id = each.facts.run_id;
+      wanted.durable = each.facts.durable;
+      adopt(i, wanted.text(), 0, out);
+    }
+  } else if (candidates > 0) {
+    // The first full mark says that all were candidates.
+    roster_ = wanted;
+    max_lease_ = wanted.max_lease;
+    if (!floor_wanted_) read_floor(now, out);
+  } else {
+    initialising_ = false;
+  }
+}
+
+void membership::propose_roster(actions& out) {
+  node_mark plan{.store = store_.empty() ? how_.fresh_store : store_,
+                 .epoch = earlier_epoch_.value_or(0) + 1,
+                 .max_lease = how_.max_lease};
+  std::set<std::string> taken;
+  for (node_number i = 0; i < listed(); ++i) {
+    const entry& each = nodes_[i];
+    std::string id = each.mark ? each.mark->own : std::string();
+    if (id.empty() || taken.contains(id)) id = digest_of(how_.fresh_store + how_.names[i]);
+    taken.insert(id);
+    plan.members.push_back({id, how_.names[i]});
   }
   // Several clients may be at it: the node whose run id is the smallest decides whose store it is.
   const auto first = std::min_element(
       nodes_.begin(), nodes_.end(),
       [](const entry& a, const entry& b) { return a.facts.run_id < b.facts.run_id; });
   const auto number = static_cast<node_number>(first - nodes_.begin());
-  const node_mark mark{how_.fresh_store, size(), max_lease_, first->facts.run_id};
-  adopt(number, mark.text(), 0, true, out);
+  plan.is = node_mark::state::candidate;
+  plan.own = plan.members[number].id;
+  plan.run_id = first->facts.run_id;
+  plan.durable = first->facts.durable;
+  adopt(number, plan.text(), 0, out);
+}
+
+std::vector<const roster_member*> membership::matched(const node_mark& plan) const {
+  std::vector<const roster_member*> all;
+  if (plan.members.size() != nodes_.size()) return {};
+  std::set<std::string> taken;
+  for (node_number i = 0; i < listed(); ++i) {
+    const entry& each = nodes_[i];
+    const roster_member* found = nullptr;
+    for (const roster_member& member : plan.members) {
+      const bool by_mark = each.mark && each.mark->own == member.id;
+      const bool by_address = how_.names[i] == member.address;
+      if (by_mark || (by_address && found == nullptr)) found = &member;
+    }
+    if (found == nullptr || !taken.insert(found->id).second) return {};
+    all.push_back(found);
+  }
+  return all;
+}
+
+/// One floor for all counters, so that none is far behind the others from the beginning: a node's
+/// clock may be days ahead.
+void membership::read_floor(time_point now, actions& out) {
+  floor_wanted_ = true;
+  clocks_ = {.reading = clocks_.reading + 1, .asked_at = now};
+  ++reading_;
+  counted_ = 0;
+  largest_counter_ = 0;
+  out.read_clocks = everybody();
+  out.clock_reading = clocks_.reading;
+  out.read_counters = everybody();
+  out.reading = reading_;
+}
+
+void membership::activate(time_point now, actions& out) {
+  if (!floor_wanted_ || clocks_.read != everybody() || counted_ != everybody()) return;
+  floor_wanted_ = false;
+  const std::int64_t latest = microseconds_of(now.time_since_epoch()) + clocks_.most_us;
+  const std::uint64_t floor =
+      std::max(largest_counter_,
+               static_cast<std::uint64_t>(std::max<std::int64_t>(latest, 0)) / 1000 * 1024);
+  for (node_number i = 0; i < listed(); ++i) {
+    entry& each = nodes_[i];
+    if (!is_of_roster(each) || each.mark->is != node_mark::state::candidate) continue;
+    each.own = each.mark->own;
+    adopt(i, mark_for(each), floor, out);
+  }
 }
 
 void membership::recount(time_point now, actions& out) {
   const node_set before = voters_;
   voters_ = 0;
-  for (node_number i = 0; i < size(); ++i) {
+  for (node_number i = 0; i < listed(); ++i) {
     if (nodes_[i].is == state::voter) voters_ |= only(i);
   }
   out.changed = out.changed || voters_ != before;
@@ -289,14 +628,14 @@ void membership::recount(time_point now, actions& out) {
   if (quiet_ones() != 0) retry_at_ = std::min(retry_at_, now + retry_pause);
   if (count(before) < majority()) return;
   majority_lost_at_ = now;
-  for (node_number i = 0; i < size(); ++i) {
+  for (node_number i = 0; i < listed(); ++i) {
     if (may_have_a_mark(nodes_[i])) out.read_marks |= only(i);
   }
 }
 
 node_set membership::quiet_ones() const noexcept {
   node_set all = 0;
-  for (node_number i = 0; i < size(); ++i) {
+  for (node_number i = 0; i < listed(); ++i) {
     if (is_quiet(nodes_[i])) all |= only(i);
   }
   return all;
@@ -304,7 +643,7 @@ node_set membership::quiet_ones() const noexcept {
 
 node_set membership::unnoted_ones() const noexcept {
   node_set all = 0;
-  for (node_number i = 0; i < size(); ++i) {
+  for (node_number i = 0; i < listed(); ++i) {
     if (nodes_[i].is == state::quiet && nodes_[i].quiet_until == time_point::max()) all |= only(i);
   }
   return all;
@@ -320,6 +659,8 @@ membership::actions membership::node_up(node_number number, node_facts facts, ti
   actions out;
   entry& which = nodes_[number];
   which.facts = std::move(facts);
+  set_mark(which, which.facts.mark);
+  which.greeted = true;
   which.is = state::unjudged;
   doubtful_ &= ~only(number);
   judge_all(now, out);
@@ -341,8 +682,8 @@ membership::actions membership::mark_differs(node_number number, std::string fou
                                              time_point now) {
   actions out;
   entry& which = nodes_[number];
-  if (which.is != state::voter || which.mark == found) return out;
-  which.facts.mark = std::move(found);
+  if (which.is != state::voter || which.stamp == stamp_of(found)) return out;
+  set_mark(which, std::move(found));
   which.is = state::unjudged;
   judge_all(now, out);
   return out;
@@ -357,7 +698,7 @@ membership::actions membership::adopted(node_number number, std::string mark, ti
   } else if (which.is != state::marking) {
     return out;
   }
-  which.facts.mark = std::move(mark);
+  set_mark(which, std::move(mark));
   which.is = state::unjudged;
   doubtful_ &= ~only(number);
   judge_all(now, out);
@@ -376,18 +717,22 @@ membership::actions membership::adoption_failed(node_number number, time_point n
 membership::actions membership::counter_read(node_number number, std::uint64_t reading,
                                              std::optional<std::uint64_t> value, time_point now) {
   actions out;
-  if (reading != reading_ || how_many(state::priming) == 0) return out;
+  if (reading != reading_ || (how_many(state::priming) == 0 && !floor_wanted_)) return out;
   if (!value) {
     retry_at_ = std::min(retry_at_, now + retry_pause);
     return out;
   }
   counted_ |= only(number);
   largest_counter_ = std::max(largest_counter_, *value);
+  if (floor_wanted_) {
+    activate(now, out);
+    return out;
+  }
   if (count(counted_ & voters_) < majority()) return out;
-  for (node_number i = 0; i < size(); ++i) {
+  for (node_number i = 0; i < listed(); ++i) {
     if (nodes_[i].is != state::priming) continue;
-    const bool forgets = base::planted(base::defect::rejoin_without_counter);
-    adopt(i, mark_for(nodes_[i]), forgets ? 0 : largest_counter_, false, out);
+    const bool forgets = planted(defect::rejoin_without_counter);
+    adopt(i, mark_for(nodes_[i]), forgets ? 0 : largest_counter_, out);
   }
   return out;
 }
@@ -395,7 +740,8 @@ membership::actions membership::counter_read(node_number number, std::uint64_t r
 membership::actions membership::clock_read(node_number number, std::uint64_t reading,
                                            std::optional<std::uint64_t> server_us, time_point now) {
   actions out;
-  if (reading != clocks_.reading || clocks_known(now) || !server_us) return out;
+  if (reading != clocks_.reading || !server_us) return out;
+  if (!floor_wanted_ && clocks_known(now)) return out;
   // Too long ago to say what time it is now: this client was frozen, and asks again.
   if (now > clocks_.asked_at + retry_pause) return out;
   // It read its clock at some moment between our question and now.
@@ -405,9 +751,23 @@ membership::actions membership::clock_read(node_number number, std::uint64_t rea
   clocks_.least_us = clocks_.read == 0 ? least : std::min(clocks_.least_us, least);
   clocks_.most_us = clocks_.read == 0 ? most : std::max(clocks_.most_us, most);
   clocks_.read |= only(number);
+  if (floor_wanted_) {
+    activate(now, out);
+    return out;
+  }
   if (!clocks_known(now)) return out;
   for_each(unnoted_ones(), [&](node_number each) { nodes_[each].is = state::unjudged; });
   judge_all(now, out);
+  return out;
+}
+
+membership::actions membership::far_behind(node_number number, std::uint64_t token) {
+  actions out;
+  // It was set back, or lost its counter alone. A token larger than it need be does no harm, unless
+  // counters come to an end by it.
+  if (nodes_[number].is != state::voter || token > largest_sane_counter) return out;
+  if (planted(defect::rejoin_without_counter)) return out;  // it would be mended here
+  out.adopt.push_back({number, nodes_[number].facts.mark, nodes_[number].facts.mark, token});
   return out;
 }
 
@@ -441,13 +801,14 @@ membership::actions membership::on_timer(time_point now) {
     retry_at_ = out.read_marks == 0 ? time_point::max() : now + retry_pause;
   }
   read_clocks_if_needed(now, out);
+  if (floor_wanted_ && now >= clocks_.asked_at + retry_pause) read_floor(now, out);
   prime(now, out);
   return out;
 }
 
 time_point membership::wake_at() const noexcept {
   time_point next = retry_at_;
-  if (clocks_wanted()) next = std::min(next, clocks_.asked_at + retry_pause);
+  if (clocks_wanted() || floor_wanted_) next = std::min(next, clocks_.asked_at + retry_pause);
   for (const entry& each : nodes_) {
     if (each.is == state::quiet) next = std::min(next, each.quiet_until);
   }
@@ -458,7 +819,7 @@ time_point membership::wake_at() const noexcept {
 
 std::vector<std::string> membership::complaints(time_point now) const {
   std::vector<std::string> all;
-  for (node_number i = 0; i < size(); ++i) {
+  for (node_number i = 0; i < listed(); ++i) {
     const entry& each = nodes_[i];
     const std::string& name = how_.names[i];
     switch (each.is) {
@@ -477,20 +838,36 @@ std::vector<std::string> membership::complaints(time_point now) const {
       case state::quiet:
       case state::priming:
         all.push_back(
-            name + " has lost its data, or is new, and votes again " +
+            name + " has lost its data, or may have, and votes again " +
             (each.quiet_until == time_point::max()
                  ? "when the others are there, and so long after that: " + in_seconds(quiet_time())
                  : "in " + in_seconds(each.quiet_until - now)));
         break;
+      case state::candidate:
+        all.push_back(name + " is initialised in part only");
+        break;
+      case state::outsider:
+        all.push_back(name + " has no mark and is at no member's address, so it is not asked");
+        break;
       case state::stranger:
-        all.push_back(each.facts.run_id.empty()
-                          ? name + " does not tell its run id (the user needs +info)"
-                          : name + " belongs to another set of nodes");
+        if (each.facts.run_id.empty()) {
+          all.push_back(name + " does not tell its run id (the user needs +info)");
+        } else if (each.facts.mark.starts_with(older_tag)) {
+          all.push_back(name + " has the mark of an earlier version, which names no members");
+        } else {
+          all.push_back(name + " belongs to another set of nodes");
+        }
+        break;
+      case state::former:
+        all.push_back(name + " was a member once, and is none any more");
         break;
       case state::twice:
-        all.push_back(name + " is the same server as another node of the list");
+        all.push_back(name + " is the same server as another node of the list, or a copy of it");
         break;
     }
+  }
+  for (const std::string& each : missing_) {
+    all.push_back(each + " is a member of this store, and is not in the list");
   }
   return all;
 }
@@ -499,20 +876,50 @@ base::failure membership::trouble(time_point now) const {
   std::string text = std::to_string(count(voters_)) + " of " + std::to_string(size()) +
                      " nodes may vote, and " + std::to_string(majority()) + " are needed";
   for (const std::string& each : complaints(now)) text += "; " + each;
+  const auto refused = [&](std::string_view more) {
+    text += more;
+    return base::failure{make_error_code(errc::store_refused), std::move(text)};
+  };
+  if (!missing_.empty()) {
+    return refused(
+        ". The members are " + addresses_of(roster_->members) +
+        ": name them all, spelled like this. To have others, stop all clients, wait for the "
+        "longest lease, then `sallyport init --force ADDRESS`");
+  }
+  if (how_.initialise && !how_.force && roster_ && !is_as_listed()) {
+    return refused(
+        ". The members are " + addresses_of(roster_->members) +
+        ". To have others, stop all clients, wait for the longest lease, then add --force");
+  }
+  const bool older = std::any_of(nodes_.begin(), nodes_.end(), [](const entry& each) {
+    return each.is == state::stranger && each.facts.mark.starts_with(older_tag);
+  });
+  if (older && !roster_) {
+    return refused(
+        ". Stop all clients, wait for the longest lease, then `sallyport init --force ADDRESS`");
+  }
   const unsigned empty =
       how_many(state::unjudged) + how_many(state::quiet) + how_many(state::priming);
-  const unsigned wrong = how_many(state::stranger) + how_many(state::twice);
   const bool sure = std::none_of(nodes_.begin(), nodes_.end(),
                                  [&](const entry& each) { return may_have_a_mark(each); });
-  if (empty + majority() > size() && sure) {
-    text +=
-        ". A majority has no mark: if these nodes are new, or if all holders are gone for longer "
-        "than the longest lease, say so with `sallyport init ADDRESS`";
-    return {make_error_code(errc::store_refused), std::move(text)};
+  if (how_many(state::candidate) + empty + majority() > size() && how_many(state::candidate) > 0) {
+    return refused(
+        ". Initialising them was begun and not finished: `sallyport init ADDRESS` goes on");
   }
-  if (wrong + majority() > size()) {
-    text += ". The list of nodes in the address is not the one that they were initialised with";
-    return {make_error_code(errc::store_refused), std::move(text)};
+  if (empty + majority() > size() && sure) {
+    if (!roster_) {
+      return refused(
+          ". A majority has no mark: if these nodes are new, say so with `sallyport init ADDRESS`");
+    }
+    return refused(
+        ". A majority has lost its mark: stop all clients, wait for the longest lease, then "
+        "`sallyport init --force ADDRESS`");
+  }
+  const unsigned wrong = how_many(state::stranger) + how_many(state::twice) +
+                         how_many(state::former) + how_many(state::outsider);
+  if (listed() - wrong < majority()) {
+    return refused(
+        ". The list of nodes in the address is not the one that they were initialised with");
   }
   return {make_error_code(errc::unavailable), std::move(text)};
 }

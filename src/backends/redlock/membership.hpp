@@ -16,17 +16,34 @@ namespace sallyport::backends::redlock {
 using backend_api::duration;
 using backend_api::time_point;
 
-/// The mark of membership that a node keeps among its data: "sp2 STORE NODES MAX_LEASE_MS RUN_ID".
+/// A node that belongs to a store.
+struct roster_member {
+  std::string id;       ///< 16 hexadecimal digits, made at random when it was taken in
+  std::string address;  ///< as the operator spelled it then
+  friend bool operator==(const roster_member&, const roster_member&) = default;
+};
+
+/// The mark of membership that a node keeps among its data, in words: "sp3 STAMP STATE STORE EPOCH
+/// MAX_LEASE_MS RUN_ID DURABLE SINCE_US OWN ID ADDRESS ID ADDRESS ...". It alone says who belongs to
+/// the store; the list of a client only says where to look.
 /// A node that has lost its data has lost its mark too, and a node that came back with old data has
-/// the run id of an earlier life in it. Such a node gets a mark with which it may not vote yet:
-/// "sp2-quiet STORE NODES MAX_LEASE_MS RUN_ID SINCE_US".
+/// the run id of an earlier life in it. The stamp is a digest of all that follows it: scripts compare
+/// "sp3 STAMP" and so the whole mark.
 struct node_mark {
-  std::string
-      store;  ///< which set of nodes this is one of; made at random when they are initialised
-  unsigned nodes = 0;
+  enum class state : char {
+    full = 'f',       ///< it may vote
+    quiet = 'q',      ///< it may not vote yet: it has lost its data, or may have
+    candidate = 'c',  ///< it has never voted under this mark; all have to be candidates first
+  };
+  std::string store;        ///< made at random when the first nodes are initialised
+  std::uint64_t epoch = 1;  ///< one more for every `init --force`
   std::chrono::milliseconds max_lease{};
-  std::string run_id;
-  /// Since when it grants nothing, by the latest of the others' clocks; zero: it is a full member.
+  std::vector<roster_member> members = {};
+  std::string own = {};  ///< which of the members it is
+  std::string run_id = {};
+  bool durable = false;  ///< in that life everything was on disk before it was answered
+  state is = state::full;
+  /// quiet: since when it grants nothing, by the latest of the others' clocks.
   std::uint64_t quiet_since_us = 0;
 
   [[nodiscard]] std::string text() const;
@@ -34,6 +51,8 @@ struct node_mark {
   [[nodiscard]] static std::optional<node_mark> parse(std::string_view text);
   friend bool operator==(const node_mark&, const node_mark&) = default;
 };
+/// Of a mark's text, what scripts compare.
+[[nodiscard]] std::string_view stamp_of(std::string_view mark) noexcept;
 
 /// What a node says of itself when it is greeted.
 struct node_facts {
@@ -42,9 +61,13 @@ struct node_facts {
   std::string mark;      ///< as found; empty: none
 };
 
-/// Which nodes may vote. Decides what a node that came without its mark, or with that of an earlier
-/// life, has to go through: nothing is granted there until no lease from before can be left, and
-/// no token will be given out there that was given out before.
+/// Which nodes may vote: the members that the marks name, a majority of which decides. A node is
+/// known by its own id in its mark, wherever the list has it; a blank server is a member that lost its
+/// data if it answers at a member's address, and nobody at any other.
+///
+/// Decides what a node that came without its mark, or with that of an earlier life, has to go through:
+/// nothing is granted there until no lease from before can be left, and no token will be given out
+/// there that was given out before.
 ///
 /// How long a node has been quiet is noted on it, so that clients that are never open for long see
 /// the end of it as well. It counts from the latest of a majority's clocks when it was noted to the
@@ -54,9 +77,12 @@ struct node_facts {
 class membership {
  public:
   struct settings {
-    std::vector<std::string> names;  ///< one for each node, for people
-    /// The operator says that the nodes are new, or that nobody holds anything any more.
+    std::vector<std::string> names;  ///< the addresses of the list, as spelled there
+    /// The operator says that the nodes are new.
     bool initialise = false;
+    /// Initialising, they are to be the members whatever they were before: the operator says that
+    /// all clients are stopped, and that nobody holds anything any more.
+    bool force = false;
     std::chrono::milliseconds max_lease{std::chrono::seconds{60}};  ///< of new marks
     std::string fresh_store;  ///< for new marks; 32 random hexadecimal digits
   };
@@ -68,8 +94,7 @@ class membership {
     node_number node = 0;
     std::string expected;
     std::string mark;
-    std::uint64_t floor = 0;
-    bool floor_from_clock = false;  ///< the server's time, too, is below every new token
+    std::uint64_t floor = 0;  ///< no token up to this is given out there any more
   };
   struct actions {
     std::vector<adoption> adopt;
@@ -94,14 +119,26 @@ class membership {
                                      std::optional<std::uint64_t> value, time_point now);
   [[nodiscard]] actions clock_read(node_number node, std::uint64_t reading,
                                    std::optional<std::uint64_t> server_us, time_point now);
+  /// Its counter is too far behind a token that a majority has drawn to be raised by its holder.
+  [[nodiscard]] actions far_behind(node_number node, std::uint64_t token);
   [[nodiscard]] actions on_timer(time_point now);
   [[nodiscard]] time_point wake_at() const noexcept;
 
   /// Who may vote, and what their scripts are to find as their mark.
   [[nodiscard]] node_set voters() const noexcept { return voters_; }
-  [[nodiscard]] const std::string& mark_of(node_number node) const { return nodes_[node].mark; }
+  [[nodiscard]] const std::string& mark_of(node_number node) const { return nodes_[node].stamp; }
+  [[nodiscard]] const std::string& name_of(node_number node) const { return how_.names[node]; }
   [[nodiscard]] node_set reachable() const noexcept;
-  [[nodiscard]] unsigned size() const noexcept { return static_cast<unsigned>(nodes_.size()); }
+  /// Those that are known to be no members.
+  [[nodiscard]] node_set outsiders() const noexcept;
+  /// Those that are known to be members, as far as they are reachable.
+  [[nodiscard]] node_set members() const noexcept;
+  /// How long the list is.
+  [[nodiscard]] unsigned listed() const noexcept { return static_cast<unsigned>(nodes_.size()); }
+  /// How many members the store has: what the marks say, and as long as none is known, the list.
+  [[nodiscard]] unsigned size() const noexcept {
+    return roster_ ? static_cast<unsigned>(roster_->members.size()) : listed();
+  }
   [[nodiscard]] unsigned majority() const noexcept { return majority_of(size()); }
   /// Those that are not reachable are being tried again.
   void expect_all() noexcept;
@@ -113,11 +150,23 @@ class membership {
     return how_many(state::voter) + how_many(state::marking) >= majority();
   }
   /// Some node is just being marked, and may vote at once afterwards.
-  [[nodiscard]] bool under_way() const noexcept { return how_many(state::marking) > 0; }
+  [[nodiscard]] bool under_way() const noexcept {
+    return how_many(state::marking) > 0 || floor_wanted_;
+  }
   /// How long a lease may be; what the marks say, or what new ones would.
   [[nodiscard]] std::chrono::milliseconds max_lease() const noexcept { return max_lease_; }
   /// Whether all that are reachable keep their data over a restart.
   [[nodiscard]] bool durable() const noexcept;
+  /// The store's own name; empty: not known yet.
+  [[nodiscard]] const std::string& store() const noexcept { return store_; }
+  /// What the operator asked for is not done yet.
+  [[nodiscard]] bool initialising() const noexcept { return initialising_; }
+  /// The store has exactly the nodes of the list.
+  [[nodiscard]] bool is_as_listed() const;
+  /// Members that the list lacks, by their addresses.
+  [[nodiscard]] const std::vector<std::string>& missing() const noexcept { return missing_; }
+  /// Some may be missing: whether they are is known when all nodes of the list were reached.
+  [[nodiscard]] bool list_in_doubt() const noexcept { return list_in_doubt_; }
 
   /// Why fewer than a majority may vote; the code tells whether it may pass.
   [[nodiscard]] base::failure trouble(time_point now) const;
@@ -129,20 +178,26 @@ class membership {
     unreachable,
     unjudged,  ///< reachable, but which store this is is not known yet
     voter,
-    marking,   ///< its mark is being changed
-    quiet,     ///< it may have forgotten; votes again when all leases from before have ended
-    priming,   ///< quiet for long enough; the others' counters are being read
-    stranger,  ///< a member of another store
-    twice,     ///< the same server as another node of the list
+    marking,    ///< its mark is being changed
+    quiet,      ///< it may have forgotten; votes again when all leases from before have ended
+    priming,    ///< quiet for long enough; the others' counters are being read
+    candidate,  ///< initialising it has begun, and was not finished
+    outsider,   ///< blank, at no member's address
+    stranger,   ///< a member of another store
+    former,     ///< a member of an earlier epoch
+    twice,      ///< the same server as another node of the list, or a copy of it
   };
   struct entry {
     state is = state::unreachable;
     node_facts facts;
-    std::string mark;
+    std::optional<node_mark> mark;  // of facts.mark
+    std::string stamp;              // voter
+    std::string own;                // which member it is, or was when it was last reached
     time_point quiet_until = time_point::max();  // quiet; max: not noted on it yet
     time_point read_at{};    // quiet, priming: when it was last seen not to be a full member
     base::failure why;       // unreachable
     bool returning = false;  // unreachable: it is being tried, and nobody knows yet
+    bool greeted = false;    // its settings were read just now
   };
 
   void judge_all(time_point now, actions& out);
@@ -150,9 +205,28 @@ class membership {
   void be_quiet(node_number number, const std::optional<node_mark>& noted, time_point now,
                 actions& out);
   void read_clocks_if_needed(time_point now, actions& out);
+  void judge_marked(node_number number, time_point now, actions& out);
+  void set_mark(entry& which, std::string text);
   void find_store();
-  [[nodiscard]] unsigned marked() const;
-  void begin_initialising(actions& out);
+  void find_missing();
+  [[nodiscard]] bool same_server_as_another(node_number number) const;
+  [[nodiscard]] bool copy_of_another(node_number number) const;
+  /// A majority of the members that has a mark of this roster with which it may vote.
+  [[nodiscard]] bool majority_is_full() const;
+  [[nodiscard]] bool is_of_roster(const entry& which) const;
+  [[nodiscard]] const roster_member* member_with(std::string_view id) const;
+  [[nodiscard]] const roster_member* member_at(std::string_view address) const;
+  /// Whether node `number` is found to be this member under another entry of the list.
+  [[nodiscard]] bool is_elsewhere(const std::string& id, node_number number) const;
+
+  // Initialising.
+  void initialise(time_point now, actions& out);
+  [[nodiscard]] bool may_be_initialised() const;
+  void propose_roster(actions& out);
+  /// Which member of `plan` each entry of the list is; empty: they are not the same nodes.
+  [[nodiscard]] std::vector<const roster_member*> matched(const node_mark& plan) const;
+  void read_floor(time_point now, actions& out);
+  void activate(time_point now, actions& out);
   void prime(time_point now, actions& out);
   void recount(time_point now, actions& out);
   [[nodiscard]] static bool is_quiet(const entry& which) noexcept {
@@ -162,14 +236,18 @@ class membership {
   /// Of them those that are not known to be noted.
   [[nodiscard]] node_set unnoted_ones() const noexcept;
   [[nodiscard]] bool may_have_a_mark(const entry& which) const noexcept;
-  void adopt(node_number number, std::string mark, std::uint64_t floor, bool clock, actions& out);
+  void adopt(node_number number, std::string mark, std::uint64_t floor, actions& out);
   [[nodiscard]] std::string mark_for(const entry& which, std::uint64_t quiet_since_us = 0) const;
+  [[nodiscard]] node_set everybody() const noexcept { return (1U << listed()) - 1; }
   [[nodiscard]] duration quiet_time() const;
   [[nodiscard]] unsigned how_many(state which) const noexcept;
 
   const settings how_;
   std::vector<entry> nodes_;
-  std::string store_;  // empty: not known yet
+  std::string store_;                // empty: not known yet
+  std::optional<node_mark> roster_;  // a mark of the newest epoch: store, epoch, lease, members
+  std::vector<std::string> missing_;
+  bool list_in_doubt_ = false;
   std::chrono::milliseconds max_lease_;
   node_set voters_ = 0;
   node_set counted_ = 0;       // whose counters have been read for a node that is being primed
@@ -189,8 +267,10 @@ class membership {
   [[nodiscard]] bool clocks_wanted() const noexcept;
   time_point retry_at_ = time_point::max();
   time_point majority_lost_at_{};
-  node_set doubtful_ = 0;      // marking, and it is not known whether it was done
-  bool initialising_ = false;  // until a majority has a mark
+  node_set doubtful_ = 0;                       // marking, and it is not known whether it was done
+  bool initialising_ = false;                   // until a majority has a mark
+  std::optional<std::uint64_t> earlier_epoch_;  // forcing: what was there before
+  bool floor_wanted_ = false;                   // all are candidates: clocks and counters are read
 };
 
 }  // namespace sallyport::backends::redlock

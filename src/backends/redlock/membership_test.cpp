@@ -1,5 +1,6 @@
 #include "backends/redlock/membership.hpp"
 
+#include "backends/redlock/test_membership_fixture.hpp"
 #include <sallyport/error.hpp>
 
 #include <gmock/gmock.h>
@@ -7,11 +8,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
-#include <optional>
+#include <set>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 namespace sallyport::backends::redlock {
@@ -19,139 +18,89 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // ---- marks ---------------------------------------------------------------------------------------
 
 TEST(NodeMark, PrintsWhatItReads) {
-  const node_mark mark{"abc", 5, 30'000ms, "run1"};
+  const node_mark mark{.store = "abc",
+                       .epoch = 7,
+                       .max_lease = 30'000ms,
+                       .members = {{"1f", "redis1:6379"}, {"2f", "unix:/run/my redis"}},
+                       .own = "2f",
+                       .run_id = "run1",
+                       .durable = true};
 
-  EXPECT_EQ(mark.text(), "sp2 abc 5 30000 run1");
+  EXPECT_THAT(mark.text(), StartsWith("sp3 "));
+  EXPECT_THAT(mark.text(),
+              EndsWith(" f abc 7 30000 run1 d 0 2f 1f redis1:6379 2f unix:/run/my%20redis"));
   EXPECT_EQ(node_mark::parse(mark.text()), mark);
 }
 
 TEST(NodeMark, SaysSinceWhenANodeIsQuiet) {
-  const node_mark mark{"abc", 5, 30'000ms, "run1", 1'700'000'000'000'000};
+  node_mark mark = test_mark("abc", 3, 1, "run1");
+  mark.is = node_mark::state::quiet;
+  mark.quiet_since_us = 1'700'000'000'000'000;
+  mark.durable = false;
 
-  EXPECT_EQ(mark.text(), "sp2-quiet abc 5 30000 run1 1700000000000000");
+  EXPECT_THAT(mark.text(), HasSubstr(" q abc 1 10000 run1 - 1700000000000000 id1 "));
   EXPECT_EQ(node_mark::parse(mark.text()), mark);
 }
 
+TEST(NodeMark, HasAStampThatTellsItFromEveryOther) {
+  const node_mark one = test_mark("abc", 3, 1, "run1");
+  std::vector<node_mark> all(10, one);
+  all[1].epoch = 2;
+  all[2].store = "abd";
+  all[3].max_lease = 11s;
+  all[4].members[2].id = "id9";
+  all[5].members[2].address = "node9";
+  all[6].own = "id2";
+  all[7].run_id = "run2";
+  all[8].durable = false;
+  all[9].is = node_mark::state::candidate;
+
+  std::set<std::string> stamps;
+  for (const node_mark& each : all) {
+    const std::string text = each.text();
+    EXPECT_EQ(stamp_of(text).size(), 20U) << "as the scripts have it";
+    stamps.emplace(stamp_of(text));
+  }
+  EXPECT_EQ(stamps.size(), all.size());
+}
+
 TEST(NodeMark, RefusesWhatIsNone) {
-  for (const char* each : {"",
-                           "sp2",
-                           "sp2 abc 5 30000",
-                           "sp2 abc 5 30000 ",
-                           "sp2 abc 5 30000 run1 more",
-                           "sp1 abc 5 30000 run1",
-                           "sp2  5 30000 run1",
-                           "sp2 abc x 30000 run1",
-                           "sp2 abc 5x 30000 run1",
-                           "sp2 abc 5 x run1",
-                           "sp2 abc 5 0 run1",
-                           "sp2 abc 5 -1 run1",
-                           "sp2 abc -5 30000 run1",
-                           "sp2 abc 5 99999999999999999999 run1",
-                           "hello, world",
-                           "sp2-quiet",
-                           "sp2-quiet abc 5 30000 run1",
-                           "sp2-quiet abc 5 30000 run1 0",
-                           "sp2-quiet abc 5 30000 run1 x",
-                           "sp2-quiet abc 5 30000 run1 1 2",
-                           "sp2-quieter abc 5 30000 run1 1",
-                           "sp2 abc 5 30000 run1 1"}) {
+  const std::string head = "sp3 0123456789abcdef ";
+  for (const std::string& each : {std::string(""),
+                                  std::string("sp3"),
+                                  std::string("hello, world"),
+                                  std::string("sp2 abc 5 30000 run1"),
+                                  std::string("sp3 0123 f abc 1 30000 run1 d 0 a a x"),
+                                  head + "f abc 1 30000 run1 d 0 a",
+                                  head + "f abc 1 30000 run1 d 0 a a",
+                                  head + "f abc 1 30000 run1 d 0 a a x more",
+                                  head + "f  1 30000 run1 d 0 a a x",
+                                  head + "f abc x 30000 run1 d 0 a a x",
+                                  head + "f abc 0 30000 run1 d 0 a a x",
+                                  head + "f abc 1 0 run1 d 0 a a x",
+                                  head + "f abc 1 -1 run1 d 0 a a x",
+                                  head + "f abc 1 99999999999999999999 run1 d 0 a a x",
+                                  head + "f abc 1 30000 run1 x 0 a a x",
+                                  head + "f abc 1 30000 run1 d 5 a a x",
+                                  head + "q abc 1 30000 run1 d 0 a a x",
+                                  head + "c abc 1 30000 run1 d 5 a a x",
+                                  head + "z abc 1 30000 run1 d 0 a a x",
+                                  head + "f abc 1 30000 run1 d 0 b a x"}) {
     EXPECT_FALSE(node_mark::parse(each)) << each;
   }
+  EXPECT_TRUE(node_mark::parse(head + "f abc 1 30000 run1 d 0 a a x"));
 }
 
 // ---- who may vote --------------------------------------------------------------------------------
-
-class MembershipTest : public ::testing::Test {
- protected:
-  using actions = membership::actions;
-
-  void make(unsigned nodes, bool initialise = false, std::string fresh_store = "fresh") {
-    membership::settings how;
-    for (unsigned i = 0; i < nodes; ++i) how.names.push_back("node" + std::to_string(i));
-    how.initialise = initialise;
-    how.fresh_store = std::move(fresh_store);
-    how.max_lease = 60s;
-    members = std::make_unique<membership>(std::move(how));
-    size = nodes;
-  }
-
-  static std::string run_of(node_number node) { return "run" + std::to_string(node); }
-  [[nodiscard]] std::string mark_of(const std::string& run,
-                                    const std::string& store = "old") const {
-    return node_mark{store, size, 10s, run}.text();
-  }
-  [[nodiscard]] std::string mark_of(node_number node) const { return mark_of(run_of(node)); }
-
-  actions up(node_number node, std::string mark, bool durable = true,
-             std::optional<std::string> run = {}) {
-    return members->node_up(
-        node, {.run_id = run.value_or(run_of(node)), .durable = durable, .mark = std::move(mark)},
-        now);
-  }
-  actions down(node_number node) {
-    return members->node_down(node, {make_error_code(errc::unavailable), "refused"}, now);
-  }
-  /// All nodes with good marks but those.
-  void up_all_but(node_set without = 0) {
-    for (node_number node = 0; node < size; ++node) {
-      if ((without & only(node)) != 0) continue;
-      EXPECT_THAT(up(node, mark_of(node)).adopt, IsEmpty());
-    }
-  }
-  actions pass(duration span) {
-    now += span;
-    actions out = members->on_timer(now);
-    if (out.read_counters != 0) reading = out.reading;
-    return out;
-  }
-  /// The answer to the newest question.
-  actions read(node_number node, std::optional<std::uint64_t> counter) {
-    return members->counter_read(node, reading, counter, now);
-  }
-  [[nodiscard]] std::string complaints() const {
-    std::string all;
-    for (const std::string& each : members->complaints(now)) all += each + '\n';
-    return all;
-  }
-  /// All nodes' clocks.
-  [[nodiscard]] std::uint64_t server_us() const {
-    return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch() + 5h).count());
-  }
-  /// Answers all questions for clocks that `asked` has, and carries out what follows.
-  void note(actions asked) {
-    for (node_number node = 0; node < size && asked.adopt.empty(); ++node) {
-      if ((asked.read_clocks & only(node)) == 0) continue;
-      actions next = members->clock_read(node, asked.clock_reading, server_us(), now);
-      asked.adopt = std::move(next.adopt);
-    }
-    for (const auto& each : asked.adopt) std::ignore = members->adopted(each.node, each.mark, now);
-  }
-  /// A node comes that has lost its data, and this is noted on it.
-  void comes_without_data(node_number node) { note(up(node, "")); }
-  [[nodiscard]] std::string quiet_mark_of(const std::string& run, std::uint64_t since_us) const {
-    return node_mark{"old", size, 10s, run, since_us}.text();
-  }
-  /// Brings a node without a mark to where the others' counters are wanted.
-  void make_quiet_and_wait(node_number node) {
-    comes_without_data(node);
-    const actions asked = pass(members->wake_at() - now);
-    EXPECT_EQ(asked.read_counters, members->voters());
-  }
-
-  time_point now{1000h};
-  std::uint64_t reading = 0;
-  unsigned size = 0;
-  std::unique_ptr<membership> members;
-};
 
 TEST_F(MembershipTest, LetsNobodyVoteBeforeItIsReached) {
   make(3);
@@ -169,7 +118,7 @@ TEST_F(MembershipTest, LetsMarkedNodesVote) {
 
   EXPECT_EQ(members->voters(), only(0) | only(2));
   EXPECT_EQ(members->reachable(), only(0) | only(2));
-  EXPECT_EQ(members->mark_of(2), mark_of(2));
+  EXPECT_EQ(members->mark_of(2), stamp_of(mark_of(2)));
   EXPECT_EQ(members->max_lease(), 10s) << "the marks' word, not the address's";
   EXPECT_THAT(complaints(), AllOf(HasSubstr("node1 is not reachable"), Not(HasSubstr("node0"))));
 }
@@ -190,7 +139,7 @@ TEST_F(MembershipTest, DropsANodeThatIsLostAndTakesItBack) {
 TEST_F(MembershipTest, LetsAMemberOfAnotherStoreNotVote) {
   make(3);
   up_all_but(only(1));
-  EXPECT_THAT(up(1, mark_of("run1", "other")).adopt, IsEmpty());
+  EXPECT_THAT(up(1, mark_of(1, "run1", "other")).adopt, IsEmpty());
 
   EXPECT_EQ(members->voters(), only(0) | only(2));
   EXPECT_THAT(complaints(), HasSubstr("node1 belongs to another set of nodes"));
@@ -198,7 +147,7 @@ TEST_F(MembershipTest, LetsAMemberOfAnotherStoreNotVote) {
 
 TEST_F(MembershipTest, GoesWithTheStoreOfMostNodesWhoeverComesFirst) {
   make(3);
-  EXPECT_THAT(up(1, mark_of("run1", "other")).adopt, IsEmpty());
+  EXPECT_THAT(up(1, mark_of(1, "run1", "other")).adopt, IsEmpty());
   up_all_but(only(1));
 
   EXPECT_EQ(members->voters(), only(0) | only(2));
@@ -207,7 +156,7 @@ TEST_F(MembershipTest, GoesWithTheStoreOfMostNodesWhoeverComesFirst) {
 TEST_F(MembershipTest, LetsAMemberOfALargerStoreNotVote) {
   make(3);
   up_all_but(only(1));
-  EXPECT_THAT(up(1, node_mark{"old", 5, 10s, "run1"}.text()).adopt, IsEmpty());
+  EXPECT_THAT(up(1, test_mark("old", 5, 1, "run1").text()).adopt, IsEmpty());
 
   EXPECT_EQ(members->voters(), only(0) | only(2));
   EXPECT_THAT(complaints(), HasSubstr("node1 belongs to another set of nodes"));
@@ -241,7 +190,7 @@ TEST_F(MembershipTest, LetsAServerWithoutARunIdNotVote) {
 TEST_F(MembershipTest, SaysThatTheListIsWrongWhenTooManyAreStrangers) {
   make(3);
   up_all_but(only(1) | only(2));
-  std::ignore = up(1, node_mark{"old", 5, 10s, "run1"}.text());
+  std::ignore = up(1, test_mark("old", 5, 1, "run1").text());
   std::ignore = up(2, "hello");
 
   const base::failure why = members->trouble(now);
@@ -301,14 +250,13 @@ TEST_F(MembershipTest, GivesADurableNodeThatRestartedANewMark) {
   ASSERT_EQ(asked.adopt.size(), 1U);
   EXPECT_EQ(asked.adopt[0].node, 1U);
   EXPECT_EQ(asked.adopt[0].expected, mark_of(1));
-  EXPECT_EQ(asked.adopt[0].mark, mark_of("again"));
+  EXPECT_EQ(asked.adopt[0].mark, mark_of(1, "again"));
   EXPECT_EQ(asked.adopt[0].floor, 0U);
-  EXPECT_FALSE(asked.adopt[0].floor_from_clock);
   EXPECT_EQ(members->voters(), only(0) | only(2)) << "not before that is done";
   EXPECT_THAT(complaints(), HasSubstr("node1 is being taken in"));
-  EXPECT_TRUE(members->adopted(1, mark_of("again"), now).changed);
+  EXPECT_TRUE(members->adopted(1, mark_of(1, "again"), now).changed);
   EXPECT_EQ(members->voters(), 7U);
-  EXPECT_EQ(members->mark_of(1), mark_of("again"));
+  EXPECT_EQ(members->mark_of(1), stamp_of(mark_of(1, "again")));
 }
 
 TEST_F(MembershipTest, LetsAnotherClientsMarkBeAsGood) {
@@ -317,7 +265,7 @@ TEST_F(MembershipTest, LetsAnotherClientsMarkBeAsGood) {
   std::ignore = down(1);
   std::ignore = up(1, mark_of(1), true, "again");
 
-  EXPECT_TRUE(members->adopted(1, mark_of("again"), now).changed) << "found, not written";
+  EXPECT_TRUE(members->adopted(1, mark_of(1, "again"), now).changed) << "found, not written";
 
   EXPECT_EQ(members->voters(), 7U);
 }
@@ -337,13 +285,13 @@ TEST_F(MembershipTest, NotesOnANodeThatItMayHaveForgotten) {
 
   ASSERT_EQ(noted.adopt.size(), 1U);
   EXPECT_EQ(noted.adopt[0].expected, mark_of(1));
-  EXPECT_EQ(noted.adopt[0].mark, quiet_mark_of("again", server_us() + 100'000))
+  EXPECT_EQ(noted.adopt[0].mark, quiet_mark_of(1, "again", server_us() + 100'000, false))
       << "the latest clock, read when it was asked";
   EXPECT_EQ(noted.adopt[0].floor, 0U);
   EXPECT_THAT(members->adopted(1, noted.adopt[0].mark, now).adopt, IsEmpty());
   EXPECT_EQ(members->voters(), only(0) | only(2));
   EXPECT_THAT(complaints(),
-              HasSubstr("node1 has lost its data, or is new, and votes again in 15 s"))
+              HasSubstr("node1 has lost its data, or may have, and votes again in 15 s"))
       << "12 s, and as much as the clocks differ";
 }
 
@@ -351,7 +299,7 @@ TEST_F(MembershipTest, GoesOnWithAWaitThatAnotherClientHasNoted) {
   make(3);
   up_all_but(only(1));
 
-  note(up(1, quiet_mark_of("run1", server_us() - 8'000'000)));
+  note(up(1, quiet_mark_of(1, "run1", server_us() - 8'000'000)));
 
   EXPECT_EQ(members->voters(), only(0) | only(2));
   EXPECT_EQ(members->wake_at(), now + 4s);
@@ -360,7 +308,7 @@ TEST_F(MembershipTest, GoesOnWithAWaitThatAnotherClientHasNoted) {
   std::ignore = read(0, 5);
   const actions last = read(2, 7);
   ASSERT_EQ(last.adopt.size(), 1U);
-  EXPECT_EQ(last.adopt[0].expected, quiet_mark_of("run1", server_us() - 12'000'000));
+  EXPECT_EQ(last.adopt[0].expected, quiet_mark_of(1, "run1", server_us() - 12'000'000));
   EXPECT_EQ(last.adopt[0].mark, mark_of(1));
   EXPECT_EQ(last.adopt[0].floor, 7U);
 }
@@ -369,7 +317,7 @@ TEST_F(MembershipTest, TakesANodeInAtOnceThatWasQuietForLongEnough) {
   make(3);
   up_all_but(only(1));
 
-  note(up(1, quiet_mark_of("run1", server_us() - 60'000'000)));
+  note(up(1, quiet_mark_of(1, "run1", server_us() - 60'000'000)));
 
   EXPECT_LE(members->wake_at(), now);
   EXPECT_EQ(pass(0s).read_counters, only(0) | only(2));
@@ -379,7 +327,7 @@ TEST_F(MembershipTest, CountsTheWaitByTheEarliestClock) {
   make(3);
   up_all_but(only(1));
 
-  const actions asked = up(1, quiet_mark_of("run1", server_us() - 8'000'000));
+  const actions asked = up(1, quiet_mark_of(1, "run1", server_us() - 8'000'000));
   std::ignore = members->clock_read(0, asked.clock_reading, server_us() + 3'600'000'000, now);
   std::ignore = members->clock_read(2, asked.clock_reading, server_us(), now);
 
@@ -390,7 +338,7 @@ TEST_F(MembershipTest, DoesNotBelieveWhatWasNotedInAnEarlierLife) {
   make(3);
   up_all_but(only(1));
 
-  note(up(1, quiet_mark_of("before", server_us() - 60'000'000), true, "again"));
+  note(up(1, quiet_mark_of(1, "before", server_us() - 60'000'000), true, "again"));
 
   EXPECT_EQ(members->wake_at(), now + 12s);
 }
@@ -399,7 +347,7 @@ TEST_F(MembershipTest, NotesItAnewWhenTheClocksWereSetBack) {
   make(3);
   up_all_but(only(1));
 
-  note(up(1, quiet_mark_of("run1", server_us() + 3'600'000'000)));
+  note(up(1, quiet_mark_of(1, "run1", server_us() + 3'600'000'000)));
 
   EXPECT_EQ(members->wake_at(), now + 12s);
 }
@@ -512,10 +460,9 @@ TEST_F(MembershipTest, AdoptsAQuietNodeWithTheLargestCounterOfAMajority) {
 
   ASSERT_EQ(asked.adopt.size(), 1U);
   EXPECT_EQ(asked.adopt[0].node, 4U);
-  EXPECT_EQ(asked.adopt[0].expected, quiet_mark_of("run4", server_us() - 12'000'000));
+  EXPECT_EQ(asked.adopt[0].expected, quiet_mark_of(4, "run4", server_us() - 12'000'000));
   EXPECT_EQ(asked.adopt[0].mark, mark_of(4));
   EXPECT_EQ(asked.adopt[0].floor, 90U);
-  EXPECT_FALSE(asked.adopt[0].floor_from_clock);
   EXPECT_THAT(read(2, 99).adopt, IsEmpty()) << "once";
   EXPECT_TRUE(members->adopted(4, mark_of(4), now).changed);
   EXPECT_EQ(members->voters(), 31U);
@@ -586,7 +533,7 @@ TEST_F(MembershipTest, FindsOutThatAnotherClientHasTakenTheQuietNodeIn) {
 
   // With one node less it matters, and is looked at once and again and again.
   EXPECT_EQ(down(1).read_marks, only(2));
-  const std::string same = quiet_mark_of("run2", server_us() - 1'000'000);
+  const std::string same = quiet_mark_of(2, "run2", server_us() - 1'000'000);
   EXPECT_THAT(members->adopted(2, same, now).adopt, IsEmpty());
   EXPECT_EQ(members->voters(), only(0));
   ASSERT_LE(members->wake_at(), now + 1s);
@@ -605,7 +552,7 @@ TEST_F(MembershipTest, DoesNotSendForTheOperatorBeforeItHasLookedAgain) {
   EXPECT_EQ(down(1).read_marks, only(2));
   comes_without_data(1);
   EXPECT_EQ(members->trouble(now).code, errc::unavailable);
-  std::ignore = members->adopted(2, quiet_mark_of("run2", server_us() - 1'000'000), now);
+  std::ignore = members->adopted(2, quiet_mark_of(2, "run2", server_us() - 1'000'000), now);
 
   EXPECT_EQ(members->trouble(now).code, errc::store_refused);
 }
@@ -688,7 +635,7 @@ TEST_F(MembershipTest, JudgesANodeAnewThatLostItsMarkWhileConnected) {
 TEST_F(MembershipTest, DropsANodeThatBecameAMemberOfAnotherStore) {
   make(3);
   up_all_but();
-  std::ignore = members->mark_differs(1, mark_of("run1", "other"), now);
+  std::ignore = members->mark_differs(1, mark_of(1, "run1", "other"), now);
   EXPECT_EQ(members->voters(), only(0) | only(2));
   EXPECT_THAT(complaints(), HasSubstr("node1 belongs to another set of nodes"));
 }
@@ -709,151 +656,67 @@ TEST_F(MembershipTest, ReadsAMarkAgainWhenItIsUnknownWhetherItWasChanged) {
   std::ignore = members->adoption_failed(1, now);
   ASSERT_LE(members->wake_at(), now + 1s);
   EXPECT_EQ(pass(members->wake_at() - now).read_marks, only(1));
-  EXPECT_THAT(members->adopted(1, mark_of("again"), now).adopt, IsEmpty());
+  EXPECT_THAT(members->adopted(1, mark_of(1, "again"), now).adopt, IsEmpty());
 
   EXPECT_EQ(members->voters(), 7U);
 }
 
-// ---- initialising --------------------------------------------------------------------------------
+// ---- what was on disk before the restart -------------------------------------------------------------
 
-TEST_F(MembershipTest, InitialisesOnlyWhenAllAreReachable) {
-  make(3, true);
-  EXPECT_THAT(up(0, "").adopt, IsEmpty());
-  comes_without_data(2);
+TEST_F(MembershipTest, KeepsANodeQuietThatBecameDurableOnlyAfterItsCrash) {
+  make(3);
+  up_all_but(only(1));
+  node_mark careless = test_mark("old", 3, 1, "before");
+  careless.durable = false;
 
-  const actions asked = up(1, "");
+  const actions asked = up(1, careless.text(), true, "again");
+
+  EXPECT_THAT(asked.adopt, IsEmpty());
+  EXPECT_EQ(asked.read_clocks, only(0) | only(2)) << "it may have forgotten the last second";
+}
+
+TEST_F(MembershipTest, KeepsANodeQuietThatReadNoAppendedFileWhenItCameBack) {
+  make(3);
+  up_all_but(only(1));
+  EXPECT_EQ(up(1, mark_of(1), false, "again").read_clocks, only(0) | only(2));
+}
+
+TEST_F(MembershipTest, NotesOnANodeThatItsSettingsHaveChanged) {
+  make(3);
+  up_all_but(only(1));
+
+  const actions asked = up(1, mark_of(1), false);
 
   ASSERT_EQ(asked.adopt.size(), 1U);
-  EXPECT_EQ(asked.adopt[0].node, 0U) << "the smallest run id";
-  EXPECT_EQ(asked.adopt[0].expected, "");
-  EXPECT_EQ(asked.adopt[0].mark, (node_mark{"fresh", 3, 60s, "run0"}.text()));
-  EXPECT_TRUE(asked.adopt[0].floor_from_clock);
+  node_mark careless = test_mark("old", 3, 1, "run1");
+  careless.durable = false;
+  EXPECT_EQ(asked.adopt[0].mark, careless.text());
+  std::ignore = members->adopted(1, careless.text(), now);
+  EXPECT_EQ(members->voters(), 7U);
+  // Another client, which asked it later, knows better: no quarrel about it.
+  EXPECT_THAT(members->mark_differs(1, mark_of(1), now).adopt, IsEmpty());
+  EXPECT_EQ(members->voters(), 7U);
 }
 
-TEST_F(MembershipTest, LetsTheSmallestRunIdDecide) {
-  make(3, true);
-  std::ignore = up(0, "", true, "ccc");
-  std::ignore = up(1, "", true, "aaa");
-  const actions asked = up(2, "", true, "bbb");
+// ---- counters ------------------------------------------------------------------------------------
+
+TEST_F(MembershipTest, BringsACounterUpThatIsFarBehind) {
+  make(3);
+  up_all_but();
+
+  const actions asked = members->far_behind(1, 1'800'000'000'000'000);
+
   ASSERT_EQ(asked.adopt.size(), 1U);
-  EXPECT_EQ(asked.adopt[0].node, 1U);
-}
-
-TEST_F(MembershipTest, MarksTheOthersOnceTheFirstHasAMark) {
-  make(3, true);
-  for (node_number node = 0; node < 3; ++node) std::ignore = up(node, "");
-
-  const actions asked = members->adopted(0, node_mark{"fresh", 3, 60s, "run0"}.text(), now);
-
-  ASSERT_EQ(asked.adopt.size(), 2U);
-  EXPECT_EQ(asked.adopt[0].mark, (node_mark{"fresh", 3, 60s, "run1"}.text()));
-  EXPECT_TRUE(asked.adopt[0].floor_from_clock);
-  std::ignore = members->adopted(1, asked.adopt[0].mark, now);
-  std::ignore = members->adopted(2, asked.adopt[1].mark, now);
-  EXPECT_EQ(members->voters(), 7U);
-}
-
-TEST_F(MembershipTest, AgreesWithAnotherWhoInitialisesAtTheSameTime) {
-  make(3, true, "mine");
-  for (node_number node = 0; node < 3; ++node) std::ignore = up(node, "");
-
-  const actions asked = members->adopted(0, node_mark{"theirs", 3, 30s, "run0"}.text(), now);
-
-  ASSERT_EQ(asked.adopt.size(), 2U);
-  EXPECT_EQ(asked.adopt[0].mark, (node_mark{"theirs", 3, 30s, "run1"}.text()));
-  EXPECT_EQ(asked.adopt[1].mark, (node_mark{"theirs", 3, 30s, "run2"}.text()));
-  std::ignore = members->adopted(1, asked.adopt[0].mark, now);
-  std::ignore = members->adopted(2, asked.adopt[1].mark, now);
-  EXPECT_EQ(members->voters(), 7U);
-  EXPECT_EQ(members->max_lease(), 30s);
-}
-
-TEST_F(MembershipTest, FinishesWhatAnotherBegan) {
-  make(3, true);
-  std::ignore = up(0, mark_of(0));
-  std::ignore = up(1, "");
-  const actions asked = up(2, "");
-
-  ASSERT_EQ(asked.adopt.size(), 2U);
+  EXPECT_EQ(asked.adopt[0].expected, mark_of(1));
   EXPECT_EQ(asked.adopt[0].mark, mark_of(1));
-  EXPECT_TRUE(asked.adopt[0].floor_from_clock);
+  EXPECT_EQ(asked.adopt[0].floor, 1'800'000'000'000'000U);
+  EXPECT_EQ(members->voters(), 7U) << "it votes meanwhile";
+  EXPECT_FALSE(members->adopted(1, mark_of(1), now).changed);
+  EXPECT_THAT(members->far_behind(1, std::uint64_t{1} << 53U).adopt, IsEmpty())
+      << "that was not counted up, and would be the end of all counters";
 }
 
-TEST_F(MembershipTest, TakesNoShortcutWhenAMajorityIsMarkedAlready) {
-  make(3, true);
-  std::ignore = up(0, mark_of(0));
-  std::ignore = up(1, mark_of(1));
-
-  comes_without_data(2);
-
-  EXPECT_THAT(complaints(), HasSubstr("node2 has lost its data, or is new"));
-}
-
-TEST_F(MembershipTest, TakesNoShortcutAfterARestartedNodeGotItsMarkBack) {
-  make(3, true);
-  EXPECT_EQ(up(0, mark_of(0), true, "again").adopt.size(), 1U);
-  std::ignore = members->adopted(0, mark_of("again"), now);
-  std::ignore = up(1, mark_of(1));
-
-  comes_without_data(2);
-
-  EXPECT_THAT(complaints(), HasSubstr("node2 has lost its data, or is new"));
-}
-
-TEST_F(MembershipTest, TakesNoShortcutOnceAMajorityMayVote) {
-  make(3, true);
-  for (node_number node = 0; node < 3; ++node) std::ignore = up(node, "");
-  const actions asked = members->adopted(0, node_mark{"fresh", 3, 60s, "run0"}.text(), now);
-  std::ignore = members->adopted(1, asked.adopt[0].mark, now);
-  ASSERT_EQ(members->voters(), only(0) | only(1));
-  std::ignore = down(2);
-
-  // It voted, and forgot.
-  std::ignore = down(1);
-  comes_without_data(1);
-  comes_without_data(2);
-}
-
-TEST_F(MembershipTest, IsDoneWithInitialisingWhenAllAreMarked) {
-  make(3, true);
-  for (node_number node = 0; node < 3; ++node) std::ignore = up(node, "");
-  const actions asked = members->adopted(0, node_mark{"fresh", 3, 60s, "run0"}.text(), now);
-  std::ignore = members->adopted(1, asked.adopt[0].mark, now);
-  std::ignore = members->adopted(2, asked.adopt[1].mark, now);
-  std::ignore = down(1);
-
-  EXPECT_THAT(up(1, "", true, "again").adopt, IsEmpty());
-}
-
-TEST_F(MembershipTest, DoesNotInitialiseTheNodesOfAnotherStore) {
-  make(3, true);
-  for (node_number node = 0; node < 3; ++node) {
-    EXPECT_THAT(up(node, node_mark{"larger", 5, 10s, run_of(node)}.text()).adopt, IsEmpty());
-  }
-  EXPECT_EQ(members->trouble(now).code, errc::store_refused);
-}
-
-TEST_F(MembershipTest, DoesNotInitialiseAListWithAServerThatDoesNotTellItsRunId) {
-  make(3, true);
-  std::ignore = up(0, "");
-  std::ignore = up(1, "", true, "");
-  comes_without_data(2);
-}
-
-TEST_F(MembershipTest, DoesNotInitialiseAListThatNamesAServerTwice) {
-  make(3, true);
-  std::ignore = up(0, "");
-  std::ignore = up(1, "");
-  EXPECT_THAT(up(2, "", true, run_of(1)).adopt, IsEmpty());
-}
-
-TEST_F(MembershipTest, InitialisesASingleNode) {
-  make(1, true);
-  const actions asked = up(0, "");
-  ASSERT_EQ(asked.adopt.size(), 1U);
-  std::ignore = members->adopted(0, asked.adopt[0].mark, now);
-  EXPECT_EQ(members->voters(), 1U);
-}
+// ---- attempts --------------------------------------------------------------------------------------
 
 TEST_F(MembershipTest, PausesBeforeItTriesToMarkANodeAgain) {
   make(3, true);
@@ -881,7 +744,7 @@ TEST_F(MembershipTest, ReadsAMarkUntilItIsKnown) {
   // No answer came to that.
   ASSERT_LE(members->wake_at(), now + 1s);
   EXPECT_EQ(pass(members->wake_at() - now).read_marks, only(1));
-  EXPECT_THAT(members->adopted(1, mark_of("again"), now).adopt, IsEmpty());
+  EXPECT_THAT(members->adopted(1, mark_of(1, "again"), now).adopt, IsEmpty());
   EXPECT_EQ(members->voters(), 7U);
   EXPECT_EQ(pass(1s).read_marks, 0U);
   EXPECT_EQ(members->wake_at(), time_point::max());

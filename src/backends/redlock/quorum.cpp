@@ -44,8 +44,8 @@ quorum::quorum(settings how, const speech& words)
       fresh_id_(std::move(how.fresh_id)),
       members_(std::move(how.nodes)),
       random_(how.seed),
-      debts_(members_.size()),
-      next_payment_(members_.size(), time_point::max()),
+      debts_(members_.listed()),
+      next_payment_(members_.listed(), time_point::max()),
       hearing_patience_(how.hearing_patience) {}
 
 contender* quorum::find(const holder_id& who) {
@@ -96,7 +96,7 @@ bool quorum::still_meant(const errand& why, const std::string& mark) const {
 // ---- the engine's requests -----------------------------------------------------------------------
 
 void quorum::acquire(const acquire_request& request, time_point now, quorum_actions& out) {
-  contender& who = contenders_.try_emplace(request.holder, request.holder, size()).first->second;
+  contender& who = contenders_.try_emplace(request.holder, request.holder, listed()).first->second;
   if (who.is == phase::leaving) {
     // Overtaken by its contender's end, on another thread.
     out.all.emplace_back(
@@ -229,7 +229,9 @@ void quorum::answer_failed(contender& who, const base::failure& why, quorum_acti
 }
 
 std::optional<base::failure> quorum::hindrance(const contender& who, time_point now) const {
-  if (count(members_.voters()) < majority()) return members_.trouble(now);
+  if (count(members_.voters()) < majority() || !members_.missing().empty()) {
+    return members_.trouble(now);
+  }
   // A node that forgot is taken back when the longest lease has passed, by the marks' word.
   if (who.what.lease_length > members_.max_lease()) {
     return base::failure{make_error_code(errc::bad_option),
@@ -269,8 +271,8 @@ void quorum::answered(const errand& why, base::result<reply> said, time_point no
   }
   contender* const who = find(why.holder);
   if (who == nullptr) return;
-  if (!said) who->last_trouble = said.error().detail;
-  if (said && said->is_error()) who->last_trouble = said->text;
+  if (!said) who->last_trouble = members_.name_of(why.node) + ": " + said.error().detail;
+  if (said && said->is_error()) who->last_trouble = members_.name_of(why.node) + ": " + said->text;
   switch (why.what) {
     case errand::kind::bid:
       bid_answered(*who, why, as_vote(bid_answer_of), now, out);
@@ -342,7 +344,7 @@ void quorum::on_timer(time_point now, quorum_actions& out) {
   }
   for (const holder_id& each : due) ask_the_rest(*find(each), now, out);
   resume_postponed(now, out);
-  for (node_number node = 0; node < size(); ++node) pay(node, now, out);
+  for (node_number node = 0; node < listed(); ++node) pay(node, now, out);
 }
 
 time_point quorum::wake_at() const {

@@ -201,6 +201,7 @@ class quorum {
             quorum_actions& out) const;
   [[nodiscard]] std::string fresh() const;
   [[nodiscard]] unsigned size() const noexcept { return members_.size(); }
+  [[nodiscard]] unsigned listed() const noexcept { return members_.listed(); }
   [[nodiscard]] unsigned majority() const noexcept { return members_.majority(); }
 
   const speech& speech_;

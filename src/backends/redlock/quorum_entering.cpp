@@ -49,7 +49,8 @@ void quorum::bid(contender& who, time_point now, quorum_actions& out) {
   who.drawn = who.what.tokens;
   who.renewing = false;
   ++who.bids;
-  who.votes.emplace(size(), asked, true);
+  who.brought_up = false;
+  who.votes.emplace(size(), listed(), asked, true);
   const time_point by = step_by(who, now);
   for_each(asked, [&](node_number node) {
     who.ids[node] = who.round_id;
@@ -124,7 +125,8 @@ void quorum::claim(contender& who, const std::string& nonce, time_point now, quo
   who.round_id = who.what.contender + '|' + nonce;
   who.drawn = who.what.tokens;
   who.renewing = false;
-  who.votes.emplace(size(), asked, true);
+  who.brought_up = false;
+  who.votes.emplace(size(), listed(), asked, true);
   who.asked = 0;
   who.ask_the_rest_at = std::min(now + notices_apart, step_by(who, now));
   claiming_.insert(who.holder);
@@ -216,7 +218,7 @@ void quorum::won(contender& who, time_point now, quorum_actions& out) {
 /// "Held" is said only when a majority has answered: a try waits for that.
 bool quorum::reachability_is_known(const contender& who) const {
   if (who.may_wait || who.enrolled) return true;
-  const unsigned failed = count(who.votes->failures());
+  const unsigned failed = who.votes->failed_members();
   return failed + majority() > size() ||
          failed + count(who.votes->unheard()) + majority() <= size();
 }
@@ -232,10 +234,21 @@ void quorum::lost(contender& who, time_point now, quorum_actions& out) {
     who.ask_the_rest_at = time_point::max();
   }
   if (!planted(defect::failed_round_kept)) give_back(who, who.round_id, now, out);
-  const unsigned failed = count(who.votes->failures());
+  const unsigned failed = who.votes->failed_members();
   who.is = who.enrolled ? phase::queued : phase::idle;
-  if (failed + majority() > size()) {
+  const bool others_are_there = who.votes->met_another();
+  if (std::exchange(who.brought_up, false) && who.bids < bids_at_once) {
+    // A counter that was far behind is not any more, when the next bid comes there.
+    bid(who, now, out);
+  } else if (failed + majority() > size()) {
     if (!try_again(who, now, out)) answer_failed(who, too_few(who, now), out);
+  } else if (!others_are_there && failed > 0) {
+    // Nobody has it: a node failed between its vote and its raise. The others may do without it.
+    if (who.bids < bids_at_once) {
+      bid(who, now, out);
+    } else {
+      answer_failed(who, too_few(who, now), out);
+    }
   } else if (!who.may_wait && !who.enrolled) {
     if (who.acquire) out.all.emplace_back(acquire_told{who.holder, acquire_answer(held{})});
     if (who.claim) out.all.emplace_back(renew_told{who.holder, renew_answer(gone{})});
@@ -249,12 +262,19 @@ void quorum::raise_answered(contender& who, const errand& why, const base::resul
                             time_point now, quorum_actions& out) {
   if (said && said->what == vote::kind::not_a_member) mark_differs(why.node, *said, now, out);
   if (who.round != why.round || !who.votes) return;
-  if (!said) {
-    who.votes->raise_failed(why.node);
-  } else if (said->what == vote::kind::yes) {
+  if (said && said->what == vote::kind::far_behind) {
+    who.last_trouble = members_.name_of(why.node) +
+                       "'s counter of tokens is far behind the others': it was set back, or lost";
+    const auto todo = members_.far_behind(why.node, who.votes->token());
+    who.brought_up = who.brought_up || !todo.adopt.empty();
+    follow(todo, now, out);
+  }
+  if (said && said->what == vote::kind::yes) {
     who.votes->raised(why.node);
-  } else {
+  } else if (said && said->what == vote::kind::no) {
     who.votes->not_raised(why.node);
+  } else {
+    who.votes->raise_failed(why.node);
   }
   advance(who, now, out);
 }

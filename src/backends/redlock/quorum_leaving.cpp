@@ -33,7 +33,7 @@ duration longest_life(const contender& who) {
 
 void quorum::leave(const leave_request& request, bool withdraw, time_point now,
                    quorum_actions& out) {
-  contender& who = contenders_.try_emplace(request.holder, request.holder, size()).first->second;
+  contender& who = contenders_.try_emplace(request.holder, request.holder, listed()).first->second;
   if (who.what.name.empty()) {
     // Nothing is known of it any more; a ticket, or what was handed over to it, may be there.
     who.what.name = request.name.text();
@@ -55,9 +55,9 @@ void quorum::leave(const leave_request& request, bool withdraw, time_point now,
   const bool line_too = withdraw || who.enrolled;
   const node_set reachable = members_.reachable();
   const duration life = longest_life(who);
-  for (node_number node = 0; node < size(); ++node) {
+  for (node_number node = 0; node < listed(); ++node) {
     const std::string id = std::exchange(who.ids[node], {});
-    if (id.empty() && !line_too) continue;
+    if (id.empty() && (!line_too || (members_.outsiders() & only(node)) != 0)) continue;
     const debt what{.name = who.what.name,
                     .contender = who.what.contender,
                     .id = id,
@@ -134,7 +134,7 @@ void quorum::conclude_leave(contender& who, time_point, quorum_actions& out) {
 
 void quorum::give_back(contender& who, const std::string& id, time_point now, quorum_actions& out) {
   const node_set unknown = who.votes ? who.votes->failures() : 0;
-  for (node_number node = 0; node < size(); ++node) {
+  for (node_number node = 0; node < listed(); ++node) {
     if (who.ids[node] != id) continue;
     who.ids[node].clear();
     give_back_at(node, who, id, now, out);
@@ -245,7 +245,7 @@ void quorum::pay(node_number node, time_point now, quorum_actions& out) {
 void quorum::follow(const membership::actions& todo, time_point now, quorum_actions& out) {
   const time_point by = now + membership_patience;
   for (const membership::adoption& each : todo.adopt) {
-    send(each.node, speech_.adopt(each.expected, each.mark, each.floor, each.floor_from_clock),
+    send(each.node, speech_.adopt(each.expected, each.mark, each.floor),
          {errand::kind::adopt, each.node, {}, 0, {}}, by, out);
   }
   for_each(todo.read_counters, [&](node_number node) {

@@ -46,8 +46,7 @@ TEST_F(ReturningNodes, AreAskedAgainWhenTheyHaveTheirNewMarks) {
   ask_and_lose_all(false);
   now += 10ms;
   for (const node_number node : {0U, 1U}) {
-    const std::string old = node_mark{"store", 3, 10s, "earlier"}.text();
-    up(node, old);
+    up(node, test_mark("store", 3, node, "earlier").text());
     EXPECT_EQ(asked(kind::bid), 0U);
   }
   for (const node_number node : {0U, 1U}) {
@@ -113,8 +112,7 @@ TEST_F(ReturningNodes, AreNotWaitedForForLong) {
 TEST_F(ReturningNodes, AreWaitedForUntilTheirNewMarksAreWritten) {
   ask_and_lose_all(false);
   now += 10ms;
-  const std::string old = node_mark{"store", 3, 10s, "earlier"}.text();
-  for (const node_number node : {0U, 1U}) up(node, old);
+  for (const node_number node : {0U, 1U}) up(node, test_mark("store", 3, node, "earlier").text());
   pass(1900ms);
   EXPECT_EQ(told(), "") << "they were reached";
   pass(100ms);

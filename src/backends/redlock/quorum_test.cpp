@@ -21,7 +21,7 @@ TEST_F(QuorumTest, BidsAtAllNodesAtOnceUnderOneId) {
   for (const delivery& each : under_way) {
     ids.insert(each.why.id);
     const auto said = arguments(each);
-    EXPECT_EQ(said[0], mark(each.why.node));
+    EXPECT_EQ(said[0], stamp(each.why.node));
     EXPECT_EQ(each.mark, said[0]);
     EXPECT_EQ(said[3], each.why.id);
     EXPECT_EQ(said[4], "3000");
@@ -54,7 +54,7 @@ TEST_F(QuorumTest, RaisesTheLowerCountersBeforeTheEngineHears) {
 
   EXPECT_EQ(told(), "");
   const delivery raise = take(kind::raise, 0);
-  EXPECT_THAT(arguments(raise), ElementsAre(mark(0), id, "50"));
+  EXPECT_THAT(arguments(raise), ElementsAre(stamp(0), id, "50"));
   answer(raise, said::numbers({1}));
 
   EXPECT_EQ(told(), "acquire granted 50-50 3000ms");
@@ -332,7 +332,7 @@ TEST_F(QuorumTest, ClaimsWhatWasHandedOver) {
   renew(me);
   EXPECT_EQ(asked(kind::extend), 3U);
   const delivery first = take(kind::extend, 0);
-  EXPECT_THAT(arguments(first), ElementsAre(mark(0), hex(me) + "|n1", "3000", "1", "0"));
+  EXPECT_THAT(arguments(first), ElementsAre(stamp(0), hex(me) + "|n1", "3000", "1", "0"));
   answer(first, yes(70));
   answer(kind::extend, 1, yes(70));
 
@@ -513,6 +513,69 @@ TEST_F(QuorumTest, AnswersBothQuestionsOfAContender) {
   answer(kind::enqueue, 0, in_line(false, false));
   answer(kind::enqueue, 1, in_line(false, false));
   EXPECT_EQ(told(), "acquire waiting, renew waiting");
+}
+
+// ---- counters that are far behind ------------------------------------------------------------------
+
+TEST_F(QuorumTest, BringsACounterUpThatIsFarBehindAndBidsAgain) {
+  make(3);
+  down(2);
+  under_way.clear();
+  acquire(me, false);
+  answer(kind::bid, 0, yes(1'800'000'000'000'000));
+  answer(kind::bid, 1, yes(7));
+  answer(kind::raise, 1, said::numbers({-2}));
+
+  const auto brought_up = arguments(take(kind::adopt, 1));
+  EXPECT_EQ(brought_up, (std::vector<std::string>{mark(1), mark(1), "1800000000000000"}));
+  EXPECT_EQ(told(), "") << "a free lock is not held, and nobody is troubled";
+  answer(kind::bid, 0, yes(1'800'000'000'000'001));
+  answer(kind::bid, 1, yes(1'800'000'000'000'001));
+  EXPECT_EQ(told(), "acquire granted 1800000000000001-1800000000000001 3000ms");
+}
+
+TEST_F(QuorumTest, NamesTheNodeWhoseCounterCannotBeBroughtUp) {
+  for (const bool may_wait : {false, true}) {
+    make(3);
+    under_way.clear();
+    acquire(me, may_wait);
+    for (int bids = 0; bids < 3; ++bids) {
+      answer(kind::bid, 0, yes(std::uint64_t{1} << 53U));
+      answer(kind::bid, 1, yes(7));
+      answer(kind::bid, 2, yes(7));
+      answer_all(kind::raise, asked(kind::raise), said::numbers({-2}));
+      EXPECT_EQ(asked(kind::adopt), 0U) << "that was not counted up";
+    }
+
+    EXPECT_EQ(told(), "acquire unavailable") << "not held, and not waiting for ever";
+    EXPECT_THAT(trouble, AnyOf(HasSubstr("node1's counter"), HasSubstr("node2's counter")));
+    under_way.clear();
+  }
+}
+
+TEST_F(QuorumTest, BidsAgainWhenANodeFailsBetweenItsVoteAndItsRaise) {
+  make(3);
+  acquire(me, false);
+  answer(kind::bid, 0, yes(20));
+  answer(kind::bid, 1, yes(10));
+  answer(kind::raise, 1, unknown());
+
+  EXPECT_EQ(told(), "") << "nobody has it, so nobody is told so";
+  answer(kind::bid, 2, yes(15));
+  EXPECT_EQ(asked(kind::bid), 7U);
+  answer(kind::bid, 0, yes(21));
+  answer(kind::bid, 2, yes(21));
+  EXPECT_EQ(told(), "acquire granted 21-21 3000ms");
+}
+
+TEST_F(QuorumTest, SaysHeldWhenAnotherTookTheVoteBeforeTheRaise) {
+  make(3);
+  acquire(me, false);
+  answer(kind::bid, 0, yes(20));
+  answer(kind::bid, 1, yes(10));
+  answer(kind::raise, 1, said::numbers({0}));
+
+  EXPECT_EQ(told(), "acquire held");
 }
 
 }  // namespace

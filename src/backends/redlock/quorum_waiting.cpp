@@ -16,8 +16,6 @@ using namespace std::chrono_literals;
 
 /// "When you like": the engine asks again at its heartbeat.
 constexpr duration whenever = 24h;
-/// How often a contender bids at once when its nodes say that the lock is free.
-constexpr unsigned bids_at_once = 3;
 /// After votes were split, a contender waits for a random part of this, and longer the next time.
 constexpr duration split_pause = 10ms;
 /// While the holder is somebody who does not know of the line, the first in it asks this often.
@@ -60,7 +58,7 @@ void quorum::enroll(contender& who, time_point now, quorum_actions& out) {
   who.is = phase::enrolling;
   who.enrolled = true;
   who.round = ++last_round_;
-  who.lines.assign(size(), std::nullopt);
+  who.lines.assign(listed(), std::nullopt);
   who.lines_open = asked;
   const time_point by = step_by(who, now);
   for_each(asked, [&](node_number node) {

@@ -2,6 +2,7 @@
 // tokens only grow, every question is answered, and nothing is left behind.
 #include "backends/redis/words.hpp"
 #include "backends/redlock/quorum.hpp"
+#include "backends/redlock/test_marks.hpp"
 #include "backends/redlock/test_model_node.hpp"
 #include "base/random.hpp"
 #include <sallyport/error.hpp>
@@ -143,10 +144,11 @@ class world {
                        random_.below(static_cast<std::uint64_t>((most - least).count())))};
   }
   [[nodiscard]] std::string mark_for(node_number node) const {
-    return node_mark{"store", static_cast<unsigned>(nodes_.size()),
-                     std::chrono::duration_cast<std::chrono::milliseconds>(max_lease),
-                     nodes_[node].run_id}
-        .text();
+    node_mark mark =
+        test_mark("store", static_cast<unsigned>(nodes_.size()), node, nodes_[node].run_id,
+                  std::chrono::duration_cast<std::chrono::milliseconds>(max_lease));
+    mark.durable = nodes_[node].durable;
+    return mark.text();
   }
 
   // ---- clients -----------------------------------------------------------------------------------
@@ -157,7 +159,8 @@ class world {
     made->words =
         std::make_unique<speech>(speech::settings{.prefix = "", .client = made->name, .owner = {}});
     quorum::settings how;
-    for (unsigned i = 0; i < nodes_.size(); ++i) how.nodes.names.push_back(std::to_string(i));
+    for (unsigned i = 0; i < nodes_.size(); ++i)
+      how.nodes.names.push_back("node" + std::to_string(i));
     how.fresh_id = [this] { return holder_id{random_(), random_()}; };
     how.seed = random_();
     made->machine = std::make_unique<quorum>(std::move(how), *made->words);

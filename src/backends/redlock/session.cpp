@@ -109,6 +109,7 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
   quorum::settings machine{
       .nodes = {.names = {},
                 .initialise = where->initialise,
+                .force = where->force,
                 .max_lease = where->max_lease,
                 .fresh_store = std::string(redis::view(redis::hex_of(id_from_kernel())))},
       .fresh_id = &id_from_kernel,
@@ -157,8 +158,10 @@ base::result<std::monostate> session::connect(const backend_api::open_request& r
   describe();
   const base::mutex_lock lock(mutex_);
   const membership& nodes = machine_.nodes();
-  if (count(nodes.voters()) >= nodes.majority()) return std::monostate{};
   base::failure why = nodes.trouble(lease_clock::now());
+  const bool as_asked = !address_.initialise || (!nodes.initialising() && nodes.is_as_listed());
+  if (!as_asked) return tl::unexpected(std::move(why));
+  if (count(nodes.voters()) >= nodes.majority() && nodes.missing().empty()) return std::monostate{};
   // Nodes that are not initialised, or not ours, do not get better by waiting.
   if (why.code == errc::store_refused) return tl::unexpected(std::move(why));
   return std::monostate{};
@@ -174,10 +177,15 @@ void session::wait_for_majority() {
       const membership& nodes = machine_.nodes();
       const bool majority = count(nodes.voters()) >= nodes.majority();
       if (count(nodes.voters()) == nodes.size()) return;
-      const bool all_tried = tried_ == (1U << nodes.size()) - 1;
-      if (!address_.initialise && all_tried && !nodes.under_way()) return;
+      const bool all_tried = tried_ == (1U << nodes.listed()) - 1;
+      const bool settled = all_tried && !nodes.under_way();
+      if (settled && (!address_.initialise || nodes.trouble(now).code == errc::store_refused)) {
+        return;
+      }
       // The others are probably on their way, too.
-      if (majority && !address_.initialise) enough = std::min(enough, now + stragglers_patience);
+      if (majority && !address_.initialise && !nodes.list_in_doubt()) {
+        enough = std::min(enough, now + stragglers_patience);
+      }
     }
     pump_->run_once(enough);
   }
@@ -192,7 +200,10 @@ void session::describe() {
   capabilities_.min_lease = 100ms;
   capabilities_.max_lease = nodes.max_lease();
   capabilities_.expiry_granularity = 2ms;
-  capabilities_.store_id = redis::store_id_of(address_);
+  // Of the marks, so that gates stay bound when the nodes are called otherwise.
+  redis::address named = address_;
+  if (named.store.empty()) named.store = nodes.store();
+  capabilities_.store_id = redis::store_id_of(named);
   capabilities_.caveats = {
       "Leases end by the nodes' wall clocks: a step of a majority's clocks, or of one node's when "
       "the holder has a bare majority, can let two in. Tokens keep their order; fence what must "
@@ -391,8 +402,8 @@ backend_api::urgency session::unfinished() {
   {
     const base::mutex_lock lock(mutex_);
     // Nodes that are away are looked for, and those that came back without their data are minded.
-    const node_set all = (1U << members_.size()) - 1;
-    if (!machine_.idle() || machine_.nodes().voters() != all) return urgency::later;
+    const membership& nodes = machine_.nodes();
+    if (!machine_.idle() || count(nodes.voters()) < nodes.size()) return urgency::later;
   }
   // What a majority has decided, the others' answers seldom change.
   const bool stragglers = std::any_of(members_.begin(), members_.end(),

@@ -100,8 +100,11 @@ class session final : public std::enable_shared_from_this<session>,
   void step(Step&& what) SALLYPORT_EXCLUDES(mutex_);
   void work_off() SALLYPORT_EXCLUDES(mutex_);
   void carry_out(quorum_action& what);
+  /// How many nodes the store has.
+  [[nodiscard]] unsigned store_size() SALLYPORT_EXCLUDES(mutex_);
   void timer_due(time_point now) SALLYPORT_EXCLUDES(mutex_);
   /// Asks all members at once; `done` hears each answer that came, and that no other will.
+  /// Those that are no members do not answer.
   void ask_all(const std::function<redis::wire_command(node_number)>& command,
                std::function<void(std::vector<std::optional<reply>>)> done);
 

@@ -51,12 +51,14 @@ base::result<vote> vote_in(const reply& said, std::string_view what) {
       found.what = vote::kind::yes;
       break;
     case 0:
-    case -2:
       found.what = vote::kind::no;
       break;
     case 2:
       found.what = vote::kind::handed_over;
       found.nonce = text_at(said, 1);
+      break;
+    case -2:
+      found.what = vote::kind::far_behind;
       break;
     case -1:
       found.what = vote::kind::not_a_member;
@@ -178,14 +180,13 @@ wire_command speech::heal(const std::string& mark, const wish& what, const std::
 }
 
 wire_command speech::adopt(const std::string& expected, const std::string& mark,
-                           std::uint64_t floor, bool floor_from_clock) const {
+                           std::uint64_t floor) const {
   wire_command call = call_of(scripts::adopt, 2);
   add_counter(call);
   add_mark(call);
   call.add(expected);
   call.add(mark);
   call.add(std::to_string(floor));
-  call.add(std::string_view(floor_from_clock ? "1" : "0"));
   return call;
 }
 

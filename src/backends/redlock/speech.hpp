@@ -56,6 +56,7 @@ class speech {
 
   explicit speech(settings how);
 
+  // `mark`: the stamp of the node's mark, which scripts compare; for adopt() the whole of it.
   [[nodiscard]] wire_command bid(const std::string& mark, const wish& what,
                                  const std::string& id) const;
   [[nodiscard]] wire_command extend(const std::string& mark, const wish& what,
@@ -76,7 +77,7 @@ class speech {
   [[nodiscard]] wire_command heal(const std::string& mark, const wish& what, const std::string& id,
                                   backend_api::token_block tokens) const;
   [[nodiscard]] wire_command adopt(const std::string& expected, const std::string& mark,
-                                   std::uint64_t floor, bool floor_from_clock) const;
+                                   std::uint64_t floor) const;
   [[nodiscard]] wire_command read_mark() const;
   [[nodiscard]] static wire_command read_clock();
   [[nodiscard]] wire_command read_counter() const;
@@ -103,8 +104,9 @@ struct vote {
   enum class kind : std::uint8_t {
     yes,
     no,
-    handed_over,  ///< somebody's release gave it to this contender, under `nonce`
-    not_a_member  ///< `mark` is what the node has instead
+    handed_over,   ///< somebody's release gave it to this contender, under `nonce`
+    not_a_member,  ///< `mark` is what the node has instead
+    far_behind     ///< raise: its counter is so far below the token that it is not believed
   };
   kind what = kind::no;
   std::uint64_t counter = 0;  ///< yes

@@ -45,7 +45,7 @@ class model_node {
     args_.assign(all.begin() + 1 + std::stol(all.front()), all.end());
     if (what.script == &scripts::adopt) return adopt();
     if (what.script == &scripts::leave) return leave();
-    if (mark != args_.at(0)) return said::list({said::number(-1), said::text(mark)});
+    if (stamp_of(mark) != args_.at(0)) return said::list({said::number(-1), said::text(mark)});
     if (what.script == &scripts::bid) return bid();
     if (what.script == &scripts::extend) return extend();
     if (what.script == &scripts::raise) return raise();
@@ -127,6 +127,7 @@ class model_node {
   }
   reply raise() {
     if (!lock_ || lock_->id != args_.at(1)) return said::numbers({0});
+    if (std::stoull(args_.at(2)) > counter + (std::uint64_t{1} << 40U)) return said::numbers({-2});
     counter = std::max<std::uint64_t>(counter, std::stoull(args_.at(2)));
     return said::numbers({1});
   }

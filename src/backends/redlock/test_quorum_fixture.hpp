@@ -3,6 +3,7 @@
 #include "backends/redis/wire.hpp"
 #include "backends/redis/words.hpp"
 #include "backends/redlock/quorum.hpp"
+#include "backends/redlock/test_marks.hpp"
 #include "backends/redlock/test_replies.hpp"
 #include <sallyport/error.hpp>
 
@@ -139,7 +140,11 @@ class QuorumTest : public ::testing::Test {
   // ---- the nodes ---------------------------------------------------------------------------------
 
   [[nodiscard]] std::string mark(node_number node) const {
-    return node_mark{"store", size, 10s, "run" + std::to_string(node)}.text();
+    return test_mark("store", size, node, "run" + std::to_string(node)).text();
+  }
+  /// What scripts get of it.
+  [[nodiscard]] std::string stamp(node_number node) const {
+    return std::string(stamp_of(mark(node)));
   }
   void up(node_number node, std::optional<std::string> found = {}) {
     step([&](quorum_actions& out) {

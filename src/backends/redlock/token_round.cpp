@@ -15,12 +15,14 @@ unsigned majority_of(unsigned nodes) noexcept {
   return nodes / 2 + 1;
 }
 
-token_round::token_round(unsigned nodes, node_set asked, bool draws) noexcept
-    : majority_(majority_of(nodes)),
+token_round::token_round(unsigned members, unsigned listed, node_set asked, bool draws) noexcept
+    : members_(members),
+      majority_(majority_of(members)),
+      asked_(asked),
       draws_(draws),
       open_(asked),
-      failed_(((1U << nodes) - 1) & ~asked),
-      counters_(nodes, 0) {}
+      failed_(((1U << listed) - 1) & ~asked),
+      counters_(listed, 0) {}
 
 void token_round::closed(node_number node, node_set& where) noexcept {
   if ((open_ & only(node)) == 0) return;
@@ -69,11 +71,14 @@ void token_round::raised(node_number node) {
   agreed_ |= only(node);
 }
 
-void token_round::not_raised(node_number node) { raising_ &= ~only(node); }
+void token_round::not_raised(node_number node) {
+  overtaken_ = overtaken_ || (raising_ & only(node)) != 0;
+  raising_ &= ~only(node);
+}
 
 void token_round::raise_failed(node_number node) {
   if (((voters_ | late_) & only(node)) != 0) failed_ |= only(node);
-  not_raised(node);
+  raising_ &= ~only(node);
 }
 
 node_set token_round::take_raises() noexcept { return std::exchange(to_raise_, 0); }

@@ -36,8 +36,9 @@ class token_round {
  public:
   enum class verdict : std::uint8_t { open, won, lost };
 
-  /// `asked`: who may vote; the others count as failed. Without `draws` votes alone decide.
-  token_round(unsigned nodes, node_set asked, bool draws) noexcept;
+  /// `members`: how many nodes the store has. `asked`: who may vote, of the `listed` nodes that have a
+  /// number; the others count as failed. Without `draws` votes alone decide.
+  token_round(unsigned members, unsigned listed, node_set asked, bool draws) noexcept;
 
   /// A vote, with the node's counter.
   void voted(node_number node, std::uint64_t counter);
@@ -47,7 +48,7 @@ class token_round {
   void failed(node_number node) { closed(node, failed_); }
   /// The raise was done while the node still voted for this contender.
   void raised(node_number node);
-  /// It was not.
+  /// It was not: somebody else has the node's vote.
   void not_raised(node_number node);
   /// Whether it was done will not be known.
   void raise_failed(node_number node);
@@ -60,7 +61,13 @@ class token_round {
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
   [[nodiscard]] node_set voters() const noexcept { return voters_ | late_; }
   [[nodiscard]] node_set refusals() const noexcept { return refused_; }
+  /// Some node gave its vote to somebody else.
+  [[nodiscard]] bool met_another() const noexcept { return refused_ != 0 || overtaken_; }
   [[nodiscard]] node_set failures() const noexcept { return failed_; }
+  /// How many members failed; those that were not asked did.
+  [[nodiscard]] unsigned failed_members() const noexcept {
+    return members_ - count(asked_) + count(failed_ & asked_);
+  }
   /// Who has said something.
   [[nodiscard]] node_set heard() const noexcept { return voters_ | late_ | refused_; }
   [[nodiscard]] node_set unheard() const noexcept { return open_; }
@@ -70,7 +77,9 @@ class token_round {
   void fix();
   [[nodiscard]] bool fixed() const noexcept { return fixed_; }
 
+  const unsigned members_;
   const unsigned majority_;
+  const node_set asked_;
   const bool draws_;
   node_set open_;  // asked, and not heard of
   node_set voters_ = 0;
@@ -81,6 +90,7 @@ class token_round {
   node_set raising_ = 0;  // of the voters, those whose raise is under way
   node_set to_raise_ = 0;
   bool fixed_ = false;
+  bool overtaken_ = false;
   std::uint64_t token_ = 0;
   std::vector<std::uint64_t> counters_;
 };

@@ -34,7 +34,7 @@ using verdict = token_round::verdict;
 constexpr node_set first_nodes(unsigned count) { return (1U << count) - 1; }
 
 TEST(TokenRound, IsOpenUntilAMajorityHasVoted) {
-  token_round round(5, first_nodes(5), true);
+  token_round round(5, 5, first_nodes(5), true);
   EXPECT_EQ(round.result(), verdict::open);
 
   round.voted(0, 7);
@@ -50,7 +50,7 @@ TEST(TokenRound, IsOpenUntilAMajorityHasVoted) {
 }
 
 TEST(TokenRound, TakesTheLargestCounterAndRaisesTheLowerOnes) {
-  token_round round(5, first_nodes(5), true);
+  token_round round(5, 5, first_nodes(5), true);
   round.voted(0, 7);
   round.voted(1, 9);
   round.voted(2, 8);
@@ -62,7 +62,7 @@ TEST(TokenRound, TakesTheLargestCounterAndRaisesTheLowerOnes) {
 }
 
 TEST(TokenRound, WinsWhenAMajorityOfTheVotersAgrees) {
-  token_round round(3, first_nodes(3), true);
+  token_round round(3, 3, first_nodes(3), true);
   round.voted(0, 7);
   round.voted(1, 9);
   ASSERT_EQ(round.take_raises(), only(0));
@@ -74,7 +74,7 @@ TEST(TokenRound, WinsWhenAMajorityOfTheVotersAgrees) {
 }
 
 TEST(TokenRound, RaisesALateVoterButDoesNotCountIt) {
-  token_round round(3, first_nodes(3), true);
+  token_round round(3, 3, first_nodes(3), true);
   round.voted(0, 7);
   round.voted(1, 9);
   ASSERT_EQ(round.take_raises(), only(0));
@@ -90,7 +90,7 @@ TEST(TokenRound, RaisesALateVoterButDoesNotCountIt) {
 }
 
 TEST(TokenRound, DoesNotMoveTheTokenForALateVoter) {
-  token_round round(3, first_nodes(3), true);
+  token_round round(3, 3, first_nodes(3), true);
   round.voted(0, 7);
   round.voted(1, 7);
 
@@ -102,7 +102,7 @@ TEST(TokenRound, DoesNotMoveTheTokenForALateVoter) {
 }
 
 TEST(TokenRound, IsLostWhenTooManyAreNotRaised) {
-  token_round round(5, first_nodes(5), true);
+  token_round round(5, 5, first_nodes(5), true);
   for (node_number node = 0; node < 3; ++node) round.voted(node, 10 + node);
   ASSERT_EQ(round.take_raises(), only(0) | only(1));
 
@@ -112,7 +112,7 @@ TEST(TokenRound, IsLostWhenTooManyAreNotRaised) {
 }
 
 TEST(TokenRound, DoesNotTakeBackAWin) {
-  token_round round(3, first_nodes(3), true);
+  token_round round(3, 3, first_nodes(3), true);
   round.voted(0, 7);
   round.voted(1, 7);
   round.failed(2);
@@ -126,7 +126,7 @@ TEST(TokenRound, DoesNotTakeBackAWin) {
 }
 
 TEST(TokenRound, HearsEachNodeOnce) {
-  token_round round(3, first_nodes(3), true);
+  token_round round(3, 3, first_nodes(3), true);
   round.voted(0, 7);
   round.voted(0, 70);
   round.refused(0);
@@ -141,7 +141,7 @@ TEST(TokenRound, HearsEachNodeOnce) {
 }
 
 TEST(TokenRound, CountsARaiseOnlyFromWhoeverWasAsked) {
-  token_round round(3, first_nodes(3), true);
+  token_round round(3, 3, first_nodes(3), true);
   round.raised(0);
   round.raised(2);
   round.voted(0, 7);
@@ -157,7 +157,7 @@ TEST(TokenRound, CountsARaiseOnlyFromWhoeverWasAsked) {
 }
 
 TEST(TokenRound, TakesThoseWhoWereNotAskedForFailed) {
-  token_round round(5, only(0) | only(3), true);
+  token_round round(5, 5, only(0) | only(3), true);
 
   EXPECT_EQ(round.result(), verdict::lost);
   EXPECT_EQ(round.failures(), only(1) | only(2) | only(4));
@@ -166,7 +166,7 @@ TEST(TokenRound, TakesThoseWhoWereNotAskedForFailed) {
 }
 
 TEST(TokenRound, LetsVotesAloneDecideWithoutDraws) {
-  token_round round(3, first_nodes(3), false);
+  token_round round(3, 3, first_nodes(3), false);
   round.voted(0, 0);
   round.voted(2, 9);
 
@@ -186,7 +186,7 @@ class TokenRoundOf : public ::testing::TestWithParam<arithmetic> {};
 
 TEST_P(TokenRoundOf, NeedsAMajorityOfAllNodes) {
   const auto [nodes, needed, spare] = GetParam();
-  token_round round(nodes, first_nodes(nodes), true);
+  token_round round(nodes, nodes, first_nodes(nodes), true);
   for (node_number node = 0; node < needed; ++node) {
     EXPECT_EQ(round.result(), verdict::open) << node;
     round.voted(node, 3);
@@ -197,7 +197,7 @@ TEST_P(TokenRoundOf, NeedsAMajorityOfAllNodes) {
 TEST_P(TokenRoundOf, IsLostWithTheFirstNoTooMany) {
   const auto [nodes, needed, spare] = GetParam();
   for (const bool silent : {false, true}) {
-    token_round round(nodes, first_nodes(nodes), true);
+    token_round round(nodes, nodes, first_nodes(nodes), true);
     for (node_number node = 0; node <= spare; ++node) {
       EXPECT_EQ(round.result(), verdict::open) << node;
       if (silent) {
@@ -304,7 +304,7 @@ TEST(TokenRound, AgreesWithThePlainRulesWhateverHappens) {
     node_set asked = first_nodes(nodes);
     if (source.chance(0.3)) asked &= static_cast<node_set>(source.below(1U << nodes));
     const bool draws = source.chance(0.8);
-    token_round round(nodes, asked, draws);
+    token_round round(nodes, nodes, asked, draws);
     plain_rules rules(nodes, asked, draws);
     node_set told_to_raise = 0;
     for (int step = 0; step < 25; ++step) {

@@ -1,7 +1,7 @@
--- One node's vote for a contender. ARGV 1: mark, 2: channel head, 3: contender, 4: id, 5: lease, 6: tokens, 7: local
--- waiters, 8: card. Answers {1, last token}, {0, remaining time of the lock or -2, foreign holder, server's time in us},
+-- One node's vote for a contender. ARGV 1: the mark's stamp, 2: channel head, 3: contender, 4: id, 5: lease, 6: tokens,
+-- 7: local waiters, 8: card. Answers {1, last token}, {0, remaining time of the lock or -2, foreign holder, server's time in us},
 -- {2, nonce}: it was handed over to this contender, {-1, mark}: this node is no member of the asker's store.
-if redis.call('GET', KEYS[5]) == ARGV[1] and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+if string.sub(redis.call('GET', KEYS[5]) or '', 1, 20) == ARGV[1] and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   -- The common case, before anything else is set up: free, and nobody waits.
   local time = redis.call('TIME')
   local last = redis.call('INCRBY', KEYS[4], ARGV[6])
@@ -13,7 +13,7 @@ end
 --!include common.lua
 
 local mark = redis.call('GET', member) or ''
-if mark ~= ARGV[1] then return {-1, mark} end
+if string.sub(mark, 1, 20) ~= ARGV[1] then return {-1, mark} end
 local contender = ARGV[3]
 local value = redis.pcall('GET', lock)
 local now = now_us()

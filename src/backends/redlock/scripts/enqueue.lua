@@ -1,10 +1,10 @@
--- Stands in line, or says that it still does. ARGV 1: mark, 2: channel head, 3: contender, 4: when it came, or 0 for now, 5:
+-- Stands in line, or says that it still does. ARGV 1: the mark's stamp, 2: channel head, 3: contender, 4: when it came, or 0 for now, 5:
 -- ticket, 6: claim window, 7: tokens, 8: local waiters, 9: card. Answers {1, 1 if the lock is free and it is the first, 1 if it is
 -- the first, remaining time of the lock or -2, foreign holder}, {2, nonce}: it was handed over to it, {-1, mark}.
 --!include common.lua
 
 local mark = redis.call('GET', member) or ''
-if mark ~= ARGV[1] then return {-1, mark} end
+if string.sub(mark, 1, 20) ~= ARGV[1] then return {-1, mark} end
 local contender, ticket_ms = ARGV[3], tonumber(ARGV[5])
 local value = redis.pcall('GET', lock)
 local id = id_in(value)

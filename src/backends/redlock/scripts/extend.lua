@@ -1,9 +1,9 @@
--- Claim and renewal: extends the lock if this id holds it; with ARGV 4 above zero draws so many tokens. ARGV 1: mark,
+-- Claim and renewal: extends the lock if this id holds it; with ARGV 4 above zero draws so many tokens. ARGV 1: the mark's stamp,
 -- 2: id, 3: lease, 4: tokens, 5: local waiters. Answers {1, last token or 0}, {0, 1 if somebody holds it}, {-1, mark}.
 --!include common.lua
 
 local mark = redis.call('GET', member) or ''
-if mark ~= ARGV[1] then return {-1, mark} end
+if string.sub(mark, 1, 20) ~= ARGV[1] then return {-1, mark} end
 local value = redis.pcall('GET', lock)
 if id_in(value) ~= ARGV[2] then return {0, value and 1 or 0} end
 local first, last, since, locals, card = string.match(value, '^sp2 %a %S+ (%d+) (%d+) %a (%d+) (%d+) (.*)$')

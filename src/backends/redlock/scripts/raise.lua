@@ -1,8 +1,8 @@
 -- Lifts the counter to the token that a holder got from a majority, while it holds this node's vote. Keys: lock,
--- counter, mark. ARGV 1: mark, 2: id, 3: token. Answers {1}, {0}: another holds it, {-1, mark}, {-2}: too far, which no
--- honest client asks for.
+-- counter, mark. ARGV 1: the mark's stamp, 2: id, 3: token. Answers {1}, {0}: another holds it, {-1, mark}, {-2}: too far
+-- to be believed without another look; adopt.lua does it.
 local mark = redis.call('GET', KEYS[3]) or ''
-if mark ~= ARGV[1] then return {-1, mark} end
+if string.sub(mark, 1, 20) ~= ARGV[1] then return {-1, mark} end
 local value = redis.pcall('GET', KEYS[1])
 local id = type(value) == 'string' and string.match(value, '^sp2 %a (%S+)')
 if id ~= ARGV[2] then return {0} end
