@@ -205,6 +205,26 @@ TEST_F(Faults, WhoHasNoRightsIsToldWhatToDo) {
   EXPECT_TRUE(held.valid());
 }
 
+TEST_F(Faults, ABreakThatIsNotAnsweredKeepsItsTombstone) {
+  const auto one = open(direct(), "one");
+  const auto admin = open(proxied(), "admin");
+  mutex mine{one, "door", lasting(8s)};
+  const auto held = mine.acquire();
+  const auto token = admin.who("door").value().holders.at(0).token;
+
+  // Executed, and what follows on that connection still comes through: the end of a session, say.
+  network.set(flow::to_client, fault::drop_reply(kit::ending::silence, "closed"));
+  const auto failed = error_of([&] { admin.break_lock("door", token, break_style::safe); });
+
+  EXPECT_EQ(failed.code, errc::outcome_unknown) << failed.text;
+  ASSERT_TRUE(becomes_lost(held));
+  wait_until(lease_clock::now() + 500ms);
+  const auto seen = one.who("door");
+  ASSERT_TRUE(seen) << "the tombstone has gone, and with it the time that the holder had left";
+  EXPECT_GT(seen->closed_for, 0ms);
+  network.heal();
+}
+
 TEST_F(Faults, AnUnreachableStoreIsUnavailableInTime) {
   const auto one = open(proxied(), "one", 2s);
   mutex mine{one, "door", lasting()};
