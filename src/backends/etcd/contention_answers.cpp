@@ -147,7 +147,10 @@ void contention::stepped(contender& who, const reply<txn_answer>& said, time_poi
 void contention::failed(contender& who, step what, const reply<txn_answer>& said, time_point now,
                         actions& out) {
   if (said.why == trouble::no_such_lease) {
-    lease_ended(who.lease, now, out);  // goes on with another one
+    const backend_api::holder_id id = who.id;
+    lease_ended(who.lease, now, out);
+    // Goes on with another one, also if a keep-alive has told of the end before.
+    if (contender* const still = find(id)) advance(*still, now, out);
     return;
   }
   const base::failure why = planted(defect::etcd_trouble_told_as_nothing)

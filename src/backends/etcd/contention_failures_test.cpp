@@ -1,5 +1,6 @@
 #include "backends/etcd/test_contention_fixture.hpp"
 
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -181,6 +182,31 @@ TEST_F(EtcdFailures, OnceInDoubtAlwaysInDoubt) {
 
   EXPECT_EQ(one_.acquire_error(alice), errc::outcome_unknown);
   expect_free_after_failure("jobs");
+}
+
+TEST_F(EtcdFailures, OfALeaseThatAKeepAliveHasToldOfBeforeGoOnWithAnotherOne) {
+  one_.acquire(carol, "kept");
+  std::optional<errand_number> entering;
+  world_.lose = [&](int, action& what) {
+    auto* const order = std::get_if<txn_order>(&what);
+    if (order == nullptr || entering) return false;
+    entering = order->errand;
+    return true;
+  };
+  one_.acquire(alice, "jobs");
+  ASSERT_TRUE(entering);
+  world_.store.revoke(world_.store.leases.begin()->first);
+  world_.pass(1500ms);
+  one_.renew(carol);  // and the keep-alive finds nothing
+  ASSERT_EQ(one_.told.lost, std::vector<holder_id>{carol});
+
+  one_.step([&](contention& machine, time_point at, actions& out) {
+    machine.txn_answered(*entering,
+                         {.value = {}, .why = trouble::no_such_lease, .text = "lease not found"},
+                         at, out);
+  });
+
+  EXPECT_TRUE(one_.grant(alice)) << "it is asked for, and nobody does anything";
 }
 
 // ---- requests that were sent twice ---------------------------------------------------------------
