@@ -72,9 +72,10 @@ def lease(name, macros="", fails_by=HOLDS):
 SMALL = [
     roster("marks-decide", ""),
     roster("adopt-anywhere", "ADOPT_ANYWHERE=1", EITHER),
-    roster("majority-of-list", "MAJORITY_OF_LIST=1 LIST_MAY_LACK=1", EITHER),
+    roster("majority-of-list", "MAJORITY_OF_LIST=1", EITHER),
     roster("votes-at-once", "VOTES_AT_ONCE=1", EITHER),
     roster("forced-while-held", "FORCED_WHILE_HELD=1", EITHER),
+    roster("back-anywhere", "BACK_ANYWHERE=1", EITHER),
     roster("moves-unstopped", "MOVES_UNSTOPPED=1", EITHER),
     roster("witness-two-grants", "WITNESS=2", WITNESS),
     handoff("block-of-2", "BLOCK=2"),
@@ -129,8 +130,6 @@ SMALL = [
 LARGE = [
     roster("large-3-attempts", "ATTEMPTS=3 EVENTS=2"),
     roster("large-4-events", "EVENTS=4"),
-    roster("large-any-address", "ANY_ADDRESS=1"),
-    roster("large-list-may-lack", "LIST_MAY_LACK=1"),
     tokens("large-raise-if-owner", "FIRST_COUNTER=3"),
     tokens("large-restart-durable-counter", "RESTART=DURABLE FIRST_COUNTER=2"),
     tokens("large-rejoin-quiet", "RESTART=REJOIN_QUIET FIRST_COUNTER=2"),

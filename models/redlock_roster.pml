@@ -5,10 +5,11 @@
  * of them its server is. Four servers stand at four addresses. The store begins at the addresses 0, 1 and 2; the server at
  * address 3 is blank. Each attempt has one of three lists: the store's own, one in which address 3 has taken the place of
  * 2, or all four.
- *   1. A vote counts if the server's mark is that of the attempt's epoch, names the very address at which the server was
- *      reached, and is full. A majority is one of the roster. A list that lacks a member of the roster is refused.
- *   2. A server that lost its data, or that was restarted, and stands at a member's address is noted as quiet. When
- *      everything that was under way by then is over, it gets the largest counter of a majority of others, and is full again.
+ *   1. A vote counts if the server's mark is that of the attempt's epoch, names a member, and is full; wherever the server
+ *      was reached. A majority is one of the roster.
+ *   2. A server that was restarted and stands at its own member's address, or that lost its data and stands at a
+ *      member's address, is noted as quiet. When everything that was under way by then is over, it gets the largest counter
+ *      of a majority of others, and is full again.
  *   3. A blank server at any other address is never taken in.
  *   4. The roster is changed by `init --force`, while nobody holds anything: that is a new epoch.
  * What may happen: servers lose their data; the servers at addresses 2 and 3 change places; the roster becomes {0, 1, 3}.
@@ -30,14 +31,11 @@
 #ifndef ADOPT_ANYWHERE
 #define ADOPT_ANYWHERE 0        /* without rules 1 and 3: a blank server of any list is taken in, and votes */
 #endif
-#ifndef ANY_ADDRESS
-#define ANY_ADDRESS 0           /* a vote counts wherever the server was reached, if its mark names a member */
-#endif
-#ifndef LIST_MAY_LACK
-#define LIST_MAY_LACK 0         /* a list that lacks a member is not refused */
+#ifndef BACK_ANYWHERE
+#define BACK_ANYWHERE 0         /* rule 2 also for a restarted server that has its mark and stands at another address */
 #endif
 #ifndef MAJORITY_OF_LIST
-#define MAJORITY_OF_LIST 0      /* ... and one node of a list of one is a majority */
+#define MAJORITY_OF_LIST 0      /* one node of a list of one is a majority */
 #endif
 #ifndef VOTES_AT_ONCE
 #define VOTES_AT_ONCE 0         /* without the wait of rule 2 */
@@ -46,7 +44,7 @@
 #define FORCED_WHILE_HELD 0     /* rule 4 without its condition */
 #endif
 #ifndef MOVES_UNSTOPPED
-#define MOVES_UNSTOPPED 0       /* servers change places without a restart: nobody can tell */
+#define MOVES_UNSTOPPED 0       /* servers change places and vote on: not restarted, or with all their data on disk */
 #endif
 
 #define bit(i) (1 << (i))
@@ -79,23 +77,14 @@ byte holders, highest, grants;
 #define is_member(a) (epoch[at[a]] != 0)
 #define member(a) (a)
 #else
-#define member(a) own[at[a]]
-#if ANY_ADDRESS
 #define is_member(a) (epoch[at[a]] == my_epoch && has(roster(my_epoch), own[at[a]]))
-#else
-#define is_member(a) (epoch[at[a]] == my_epoch && own[at[a]] == (a) && has(roster(my_epoch), a))
-#endif
+#define member(a) own[at[a]]
 #endif
 
 #define VOTE(a) d_step { has(list, a) && voter[at[a]] && key[at[a]] == 0 && is_member(a) && !has(votes, member(a)) -> \
   key[at[a]] = me; counter[at[a]]++; answer[at[a]] = counter[at[a]]; votes = votes | bit(member(a)); \
   printf("%d: vote of server %d at address %d; counter %d\n", me, at[a], a, counter[at[a]]) }
 
-#if LIST_MAY_LACK || ADOPT_ANYWHERE || ANY_ADDRESS
-#define list_will_do 1
-#else
-#define list_will_do ((list & roster(my_epoch)) == roster(my_epoch))
-#endif
 #if MAJORITY_OF_LIST
 #define suffices (size(votes) > size(list) / 2)
 #define was_raised (raised > size(list) / 2)
@@ -174,13 +163,12 @@ proctype attempt(byte me) {
     printf("%d: begins with list %d and epoch %d\n", me, list, my_epoch)
   }
   do
-  :: !list_will_do -> break
-  :: list_will_do && !suffices ->
+  :: !suffices ->
      if
      :: VOTE(0) :: VOTE(1) :: VOTE(2) :: VOTE(3)
      :: break                           /* gives up, or dies */
      fi
-  :: d_step { list_will_do && suffices && token == 0 -> fix_token() };
+  :: d_step { suffices && token == 0 -> fix_token() };
      if
      :: d_step { was_raised -> enter() }
      :: else
@@ -219,13 +207,13 @@ inline join_by_force(a) {
 #define may_force (FORCED_WHILE_HELD || under_way == 0)
 
 /* A majority of intact members of epoch e, none of which is the server at address a. */
-#define intact(e, a, b) ((a) != (b) && voter[at[b]] && epoch[at[b]] == (e) && (ADOPT_ANYWHERE || own[at[b]] == (b)))
+#define intact(e, a, b) ((a) != (b) && voter[at[b]] && epoch[at[b]] == (e))
 #define intact_others(e, a) (intact(e, a, 0) + intact(e, a, 1) + intact(e, a, 2) + intact(e, a, 3))
-#define may_rejoin(e, a) (ADOPT_ANYWHERE || \
-  (has(roster(e), a) && (epoch[at[a]] == 0 || (epoch[at[a]] == (e) && own[at[a]] == (a)))))
+#define may_rejoin(e, a) (ADOPT_ANYWHERE || (epoch[at[a]] == 0 -> has(roster(e), a) : \
+  epoch[at[a]] <= (e) && has(roster(e), own[at[a]]) && (BACK_ANYWHERE || own[at[a]] == (a))))
 
 #define NOTE(e, a) d_step { !voter[at[a]] && !quiet[at[a]] && may_rejoin(e, a) && intact_others(e, a) >= MAJORITY -> \
-  epoch[at[a]] = e; own[at[a]] = a; quiet[at[a]] = true; awaited[at[a]] = (VOTES_AT_ONCE -> 0 : under_way); \
+  own[at[a]] = (epoch[at[a]] == 0 || ADOPT_ANYWHERE -> a : own[at[a]]); epoch[at[a]] = e; quiet[at[a]] = true; awaited[at[a]] = (VOTES_AT_ONCE -> 0 : under_way); \
   printf("server %d at address %d is quiet\n", at[a], a) }
 
 #define raise_to_that_of(e, a, b) \
@@ -234,7 +222,7 @@ inline join_by_force(a) {
   :: else \
   fi
 
-#define REJOIN(e, a) d_step { quiet[at[a]] && epoch[at[a]] == (e) && (ADOPT_ANYWHERE || own[at[a]] == (a)) && \
+#define REJOIN(e, a) d_step { quiet[at[a]] && epoch[at[a]] == (e) && (ADOPT_ANYWHERE || BACK_ANYWHERE || own[at[a]] == (a)) && \
     (awaited[at[a]] & ~finished) == 0 && intact_others(e, a) >= MAJORITY -> \
   raise_to_that_of(e, a, 0); raise_to_that_of(e, a, 1); raise_to_that_of(e, a, 2); raise_to_that_of(e, a, 3); \
   voter[at[a]] = true; quiet[at[a]] = false; awaited[at[a]] = 0; \

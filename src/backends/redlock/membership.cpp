@@ -246,6 +246,11 @@ bool membership::is_elsewhere(const std::string& id, node_number number) const {
   return false;
 }
 
+bool membership::is_at_its_address(node_number number, std::string_view id) const {
+  const roster_member* const member = member_with(id);
+  return member != nullptr && member->address == how_.names[number];
+}
+
 bool membership::majority_is_full() const {
   return static_cast<unsigned>(std::count_if(nodes_.begin(), nodes_.end(), [&](const entry& each) {
            return is_of_roster(each) && each.mark->is == node_mark::state::full;
@@ -371,7 +376,7 @@ void membership::judge_marked(node_number number, time_point now, actions& out) 
     if (planted(defect::former_member_votes) && mark.is == node_mark::state::full) {
       which.is = state::voter;
       which.stamp = stamp_of(which.facts.mark);
-    } else if (mark.epoch < roster_->epoch && member_with(mark.own) != nullptr &&
+    } else if (mark.epoch < roster_->epoch && is_at_its_address(number, mark.own) &&
                !is_elsewhere(mark.own, number)) {
       // It has forgotten what it has done since.
       which.own = mark.own;
@@ -389,7 +394,16 @@ void membership::judge_marked(node_number number, time_point now, actions& out) 
   }
   which.own = mark.own;
   const bool same_life = mark.run_id == which.facts.run_id;
-  if (mark.is == node_mark::state::candidate && same_life) {
+  const bool votes = mark.is == node_mark::state::full && same_life;
+  const bool candidate = mark.is == node_mark::state::candidate && same_life;
+  const bool comes_back = !votes && !(candidate && !majority_is_full());
+  if (comes_back && !is_at_its_address(number, mark.own)) {
+    // Another server may have come back in its place meanwhile, at the member's address, for clients
+    // that do not see this one: as the same member both would vote.
+    which.is = state::moved;
+    return;
+  }
+  if (candidate) {
     if (!majority_is_full()) {
       which.is = state::candidate;
     } else if (!is_quiet(which)) {
@@ -400,7 +414,7 @@ void membership::judge_marked(node_number number, time_point now, actions& out) 
     }
   } else if (mark.is == node_mark::state::quiet) {
     if (!is_quiet(which)) be_quiet(number, mark, now, out);
-  } else if (mark.is == node_mark::state::full && same_life) {
+  } else if (votes) {
     if (std::exchange(which.greeted, false) && mark.durable != which.facts.durable) {
       // What holds from now on is what counts after the next restart.
       adopt(number, mark_for(which), 0, out);
@@ -861,6 +875,15 @@ std::vector<std::string> membership::complaints(time_point now) const {
       case state::former:
         all.push_back(name + " was a member once, and is none any more");
         break;
+      case state::moved: {
+        const roster_member* const member = member_with(each.own);
+        all.push_back(name +
+                      " is a member under another address and was restarted: it votes again when a "
+                      "client calls it " +
+                      (member == nullptr ? "by that" : member->address) +
+                      ", as the members are called");
+        break;
+      }
       case state::twice:
         all.push_back(name + " is the same server as another node of the list, or a copy of it");
         break;

@@ -62,8 +62,10 @@ struct node_facts {
 };
 
 /// Which nodes may vote: the members that the marks name, a majority of which decides. A node is
-/// known by its own id in its mark, wherever the list has it; a blank server is a member that lost its
-/// data if it answers at a member's address, and nobody at any other.
+/// known by its own id in its mark, wherever the list has it, as long as it votes. One that has to come
+/// back (it was restarted, or lost its data) does so at its member's address only, and a blank server
+/// is a member that lost its data if it answers at a member's address, and nobody at any other: two
+/// servers would else come back as one member, for clients with different lists.
 ///
 /// Decides what a node that came without its mark, or with that of an earlier life, has to go through:
 /// nothing is granted there until no lease from before can be left, and no token will be given out
@@ -185,6 +187,7 @@ class membership {
     outsider,   ///< blank, at no member's address
     stranger,   ///< a member of another store
     former,     ///< a member of an earlier epoch
+    moved,      ///< a member that has to come back, and is not at its address: it does not
     twice,      ///< the same server as another node of the list, or a copy of it
   };
   struct entry {
@@ -218,6 +221,8 @@ class membership {
   [[nodiscard]] const roster_member* member_at(std::string_view address) const;
   /// Whether node `number` is found to be this member under another entry of the list.
   [[nodiscard]] bool is_elsewhere(const std::string& id, node_number number) const;
+  /// Whether the list calls node `number` by the address of this member.
+  [[nodiscard]] bool is_at_its_address(node_number number, std::string_view id) const;
 
   // Initialising.
   void initialise(time_point now, actions& out);

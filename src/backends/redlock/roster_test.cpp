@@ -482,6 +482,26 @@ TEST_F(Roster, DoesNotLetABlankServerTakeThePlaceOfAMemberThatIsElsewhere) {
   EXPECT_EQ(members->voters(), only(0) | only(1) | only(3));
 }
 
+TEST_F(Roster, LetsAMemberThatWasRestartedComeBackAtItsOwnAddressOnly) {
+  list({"node0", "node1", "moved"});
+  up_all_but(only(2));
+  const std::string quiet = quiet_mark_of(2, "run2", server_us());
+  node_mark candidate = test_mark("old", 3, 2, "run2");
+  candidate.is = node_mark::state::candidate;
+
+  for (const bool durable : {true, false}) {
+    for (const std::string& mark : {mark_of(2, "earlier"), quiet, candidate.text()}) {
+      const actions out = up(2, mark, durable);
+      EXPECT_THAT(out.adopt, IsEmpty());
+      EXPECT_EQ(out.read_clocks, 0U);
+      EXPECT_EQ(pass(1h).read_counters, 0U);
+      EXPECT_EQ(members->voters(), only(0) | only(1));
+      EXPECT_THAT(complaints(), HasSubstr("votes again when a client calls it node2"));
+    }
+  }
+  EXPECT_THAT(members->missing(), IsEmpty());
+}
+
 TEST_F(Roster, CountsACopyOfAMemberNotAtAll) {
   list({"copy", "node0", "node1", "node2"});
   std::ignore = up(1, mark_of(0, "run1"));
