@@ -48,7 +48,7 @@ class Init(CliTest):
 
     def test_more_nodes_than_the_members_are_not_asked(self):
         self.assertEqual(self.sallyport("init", "--yes", self.store).returncode, 0)
-        longer = self.store + f",127.0.0.1:{self.start_server(3)}"
+        longer = self.store + f",127.0.0.1:{self.redis_server().port}"
         ran = self.sallyport("run", "--store", longer, "x", "--", "true")
         self.assertEqual(ran.returncode, 0, ran.stderr)
         refused = self.sallyport("init", "--yes", longer)
@@ -59,7 +59,7 @@ class Init(CliTest):
         self.assertEqual(self.sallyport("init", "--yes", self.store).returncode, 0)
         token = "echo $SALLYPORT_TOKEN"
         before = self.sallyport("run", "--store", self.store, "x", "--", "sh", "-c", token)
-        ports = [*self.ports[:2], self.start_server(3)]
+        ports = [*self.ports[:2], self.redis_server().port]
         replaced = "redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports)
 
         refused = self.sallyport("init", "--yes", replaced)

@@ -76,7 +76,7 @@ TEST(SystemCalls, OfAPairOnRedis) {
   constexpr int pairs = 200;
   const redis_store store;
   const auto of_pairs = [&](int count) {
-    return least_of(2, [&] {
+    return least_of(6, [&] {
       return system_calls_of({the_pairs, store.address(), std::to_string(count)});
     });
   };

@@ -404,7 +404,8 @@ void membership::judge_marked(node_number number, time_point now, actions& out) 
     return;
   }
   if (candidate) {
-    if (!majority_is_full()) {
+    // While a floor is being read, it becomes a member with that.
+    if (!majority_is_full() || floor_wanted_) {
       which.is = state::candidate;
     } else if (!is_quiet(which)) {
       // It has never voted, so nothing has to be waited for.
@@ -504,7 +505,10 @@ bool membership::may_be_initialised() const {
 /// Two steps, so that no node votes before all were reached, and none is taken for new that has voted:
 /// every node becomes a candidate, and when all are, every candidate a full member.
 void membership::initialise(time_point now, actions& out) {
-  if (!may_be_initialised()) return;
+  if (!may_be_initialised()) {
+    floor_wanted_ = false;  // asked for again when all are there
+    return;
+  }
   if (how_.force && !earlier_epoch_) {
     earlier_epoch_ = 0;
     for (const entry& each : nodes_) {
@@ -531,15 +535,22 @@ void membership::initialise(time_point now, actions& out) {
   wanted.is = node_mark::state::candidate;
   wanted.quiet_since_us = 0;
   unsigned candidates = 0;
-  unsigned others = 0;
+  node_set others = 0;
   bool begun = false;
-  for (const entry& each : nodes_) {
+  for (node_number i = 0; i < listed(); ++i) {
+    const entry& each = nodes_[i];
     const bool there = each.mark && same_roster(*each.mark, *plan);
     if (there && may_vote_or_did(*each.mark)) begun = true;
     if (there && !may_vote_or_did(*each.mark)) ++candidates;
-    if (!there) ++others;
+    if (!there) others |= only(i);
   }
-  if (!begun && others > 0) {
+  const node_set outdated = begun ? others & ~read_again_ : 0;
+  if (outdated != 0) {
+    // Somebody else is further than we saw: who was blank for us may be a member by now.
+    read_again_ |= outdated;
+    out.read_marks |= outdated;
+    for_each(outdated, [&](node_number each) { nodes_[each].is = state::marking; });
+  } else if (!begun && others != 0) {
     for (node_number i = 0; i < listed(); ++i) {
       entry& each = nodes_[i];
       if (each.mark && same_roster(*each.mark, *plan)) continue;
@@ -816,7 +827,7 @@ membership::actions membership::on_timer(time_point now) {
   }
   read_clocks_if_needed(now, out);
   if (floor_wanted_ && now >= clocks_.asked_at + retry_pause) read_floor(now, out);
-  prime(now, out);
+  if (!floor_wanted_) prime(now, out);
   return out;
 }
 
@@ -824,7 +835,7 @@ time_point membership::wake_at() const noexcept {
   time_point next = retry_at_;
   if (clocks_wanted() || floor_wanted_) next = std::min(next, clocks_.asked_at + retry_pause);
   for (const entry& each : nodes_) {
-    if (each.is == state::quiet) next = std::min(next, each.quiet_until);
+    if (each.is == state::quiet && !floor_wanted_) next = std::min(next, each.quiet_until);
   }
   return next;
 }

@@ -272,8 +272,9 @@ class membership {
   [[nodiscard]] bool clocks_wanted() const noexcept;
   time_point retry_at_ = time_point::max();
   time_point majority_lost_at_{};
-  node_set doubtful_ = 0;                       // marking, and it is not known whether it was done
-  bool initialising_ = false;                   // until a majority has a mark
+  node_set doubtful_ = 0;      // marking, and it is not known whether it was done
+  node_set read_again_ = 0;    // initialising: read since the first full mark was seen
+  bool initialising_ = false;  // until a majority has a mark
   std::optional<std::uint64_t> earlier_epoch_;  // forcing: what was there before
   bool floor_wanted_ = false;                   // all are candidates: clocks and counters are read
 };
