@@ -70,7 +70,7 @@ void etcd_store::through_leader(member_number at, std::function<void()> what, co
   }
 }
 
-void etcd_store::txn(member_number at, const backends::etcd::txn& what, respond says) {
+void etcd_store::txn(member_number at, const backends::etcd::txn& what, const respond& says) {
   through_leader(
       at, [this, at, what, says] { apply(at, what, says); }, says);
 }
@@ -98,7 +98,7 @@ void etcd_store::apply(member_number at, const backends::etcd::txn& what, const 
 }
 
 void etcd_store::grant(member_number at, std::uint64_t client, lease_id id, std::int64_t length,
-                       respond says) {
+                       const respond& says) {
   through_leader(
       at,
       [this, client, id, length, says] {
@@ -121,7 +121,7 @@ void etcd_store::grant(member_number at, std::uint64_t client, lease_id id, std:
       says);
 }
 
-void etcd_store::revoke(member_number at, lease_id id, respond says) {
+void etcd_store::revoke(member_number at, lease_id id, const respond& says) {
   through_leader(
       at,
       [this, id, says] {

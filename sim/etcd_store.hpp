@@ -73,10 +73,10 @@ class etcd_store final : public store, private cluster::owner {
   void be_full(bool full) noexcept { full_ = full; }
 
   // At a member, when a request has come there. `says`: unless it never answers.
-  void txn(member_number at, const backends::etcd::txn& what, respond says);
+  void txn(member_number at, const backends::etcd::txn& what, const respond& says);
   void grant(member_number at, std::uint64_t client, lease_id id, std::int64_t seconds,
-             respond says);
-  void revoke(member_number at, lease_id id, respond says);
+             const respond& says);
+  void revoke(member_number at, lease_id id, const respond& says);
   /// The seconds that it says are left, and its term; nothing: it does not answer.
   struct kept {
     std::int64_t seconds = 0;

@@ -27,8 +27,8 @@ class map_table final : public table {
  public:
   explicit map_table(map_records& records) : records_(records) {}
   ~map_table() override {
-    for (auto change = before_.rbegin(); change != before_.rend(); ++change) {
-      auto& [key, value] = *change;
+    for (; !before_.empty(); before_.pop_back()) {
+      auto& [key, value] = before_.back();
       if (value) {
         records_[key] = std::move(*value);
       } else {
