@@ -271,7 +271,10 @@ void quorum::answered(const errand& why, base::result<reply> said, time_point no
   }
   contender* const who = find(why.holder);
   if (who == nullptr) return;
-  if (!said) who->last_trouble = members_.name_of(why.node) + ": " + said.error().detail;
+  // What a node said tells more than that another one is away.
+  if (!said && who->last_trouble.empty()) {
+    who->last_trouble = members_.name_of(why.node) + ": " + said.error().detail;
+  }
   if (said && said->is_error()) who->last_trouble = members_.name_of(why.node) + ": " + said->text;
   switch (why.what) {
     case errand::kind::bid:

@@ -42,6 +42,7 @@ void quorum::bid(contender& who, time_point now, quorum_actions& out) {
   const node_set asked = members_.voters();
   who.is = phase::bidding;
   who.round = ++last_round_;
+  who.last_trouble.clear();
   who.began = now;
   who.lease = who.what.lease_length;
   const bool first = who.round_id.empty() || who.round_id.find('|') != std::string::npos;
@@ -120,6 +121,7 @@ void quorum::claim(contender& who, const std::string& nonce, time_point now, quo
   const node_set asked = members_.voters();
   who.is = phase::claiming;
   who.round = ++last_round_;
+  who.last_trouble.clear();
   who.began = now;
   who.lease = who.what.lease_length;
   who.round_id = who.what.contender + '|' + nonce;
