@@ -82,7 +82,7 @@ void etcd_driver::carry_out(action& what) {
   if (auto* const order = std::get_if<txn_order>(&what)) {
     make_call({.ask = [&store = store_, request = std::move(order->what)](
                           member_number at,
-                          etcd_store::respond says) { store.txn(at, request, std::move(says)); },
+                          const etcd_store::respond& says) { store.txn(at, request, says); },
                .done =
                    [this, errand = order->errand](const answer* said, trouble why, bool doubtful) {
                      backends::etcd::reply<txn_answer> heard{
@@ -96,8 +96,8 @@ void etcd_driver::carry_out(action& what) {
   } else if (auto* const granting = std::get_if<grant_order>(&what)) {
     make_call({.ask =
                    [&store = store_, whose = client(), id = granting->lease,
-                    length = granting->seconds](member_number at, etcd_store::respond says) {
-                     store.grant(at, whose, id, length, std::move(says));
+                    length = granting->seconds](member_number at, const etcd_store::respond& says) {
+                     store.grant(at, whose, id, length, says);
                    },
                .done =
                    [this, id = granting->lease](const answer* said, trouble why, bool doubtful) {
@@ -113,7 +113,7 @@ void etcd_driver::carry_out(action& what) {
     store_.revocation_asked(revoking->lease);
     make_call({.ask = [&store = store_, id = revoking->lease](
                           member_number at,
-                          etcd_store::respond says) { store.revoke(at, id, std::move(says)); },
+                          const etcd_store::respond& says) { store.revoke(at, id, says); },
                .done =
                    [this, id = revoking->lease](const answer* said, trouble why, bool) {
                      if (said != nullptr || why == trouble::no_such_lease) {

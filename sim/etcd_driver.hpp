@@ -43,7 +43,7 @@ class etcd_driver final : public machine_driver<etcd_protocol>,
 
   /// A request with one answer, over all its tries.
   struct call {
-    std::function<void(member_number, etcd_store::respond)> ask;  // at the member
+    std::function<void(member_number, const etcd_store::respond&)> ask;  // at the member
     std::function<void(const answer*, backends::etcd::trouble, bool doubtful)> done;
     time_point answer_by;
     time_point until{};  // of this try
