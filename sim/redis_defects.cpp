@@ -30,7 +30,7 @@ constexpr std::array<mistake, 10> mistakes{{
     {defect::script_renews_anybody,
      "if type(value) ~= 'string' or string.sub(value, 1, #head) ~= head then return {0} end\nlocal",
      "if type(value) ~= 'string' then return {0} end\nlocal"},
-    {defect::script_forgets_expiry, "ARGV[15]), 'PX', ARGV[8])", "ARGV[15]))"},
+    {defect::script_forgets_expiry, "ARGV[15], 'PX', ARGV[8])", "ARGV[15])"},
     {defect::script_ignores_foreigner, "~= 'sp1 ' then\n    foreign = true",
      "~= 'sp1 ' then\n    value = false"},
     {defect::tokens_without_floor, "if last == tonumber(", "if false and last == tonumber("},

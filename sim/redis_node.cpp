@@ -198,12 +198,7 @@ void redis_node::lend_to_foreigner() {
   if (shared_.random.chance(0.3)) return;  // it dies, and its key lapses
   shared_.loop.after(draw_between(shared_.random, duration{0}, lease), [this, lock, key, value] {
     checks_.turns.foreigner_leaves(lock);
-    arrive([this, key, value] {
-      (void)run({"EVAL",
-                 "if redis.call('TYPE', KEYS[1]).ok == 'string' and redis.call('GET', KEYS[1]) == "
-                 "ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0",
-                 "1", key, value});
-    });
+    arrive([this, key, value] { (void)run({"EVAL", foreign_release, "1", key, value}); });
   });
 }
 

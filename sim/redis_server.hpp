@@ -16,6 +16,11 @@
 
 namespace sallyport::sim {
 
+/// How other libraries give their key back: compare-and-delete.
+inline constexpr const char* foreign_release =
+    "if redis.call('TYPE', KEYS[1]).ok == 'string' and redis.call('GET', KEYS[1]) == ARGV[1] then "
+    "return redis.call('DEL', KEYS[1]) end return 0";
+
 /// One Redis server on a machine of its own: keys, scripts, and who listens to which channel. Its wall
 /// clock is the only one that counts for expiry.
 /// Thread safety: none.

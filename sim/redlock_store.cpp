@@ -386,10 +386,7 @@ void redlock_store::lend_to_foreigner() {
 void redlock_store::return_from_foreigner(const std::string& key, const std::string& value) {
   for (const auto& each : nodes_) {
     each->arrive([node = each.get(), key, value] {
-      (void)node->ask({"EVAL",
-                       "if redis.call('TYPE', KEYS[1]).ok == 'string' and redis.call('GET', "
-                       "KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0",
-                       "1", key, value});
+      (void)node->ask({"EVAL", foreign_release, "1", key, value});
     });
   }
 }
