@@ -128,6 +128,7 @@ std::vector<std::string> files_in(int folder) {
     if (copy >= 0) ::close(copy);
     return names;
   }
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): one thread has this stream
   while (const dirent* const entry = ::readdir(entries)) names.emplace_back(entry->d_name);
   ::closedir(entries);
   return names;

@@ -22,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 class LocalStoreFiles : public testing::Test {
  protected:

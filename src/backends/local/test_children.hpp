@@ -23,6 +23,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -152,7 +153,7 @@ class living_child {
 inline void leave_namespaces(int which) {
   if (::unshare(which) != 0) {
     throw std::runtime_error(std::string("unshare is not permitted here: these tests need root (") +
-                             std::strerror(errno) + ")");
+                             std::generic_category().message(errno) + ")");
   }
   if ((which & CLONE_NEWNS) != 0 &&
       ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
@@ -162,7 +163,7 @@ inline void leave_namespaces(int which) {
 
 inline void mount_tmpfs(const std::string& folder, const std::string& options) {
   if (::mount("none", folder.c_str(), "tmpfs", 0, options.c_str()) != 0) {
-    throw std::runtime_error(std::string("cannot mount a tmpfs: ") + std::strerror(errno));
+    throw std::runtime_error("cannot mount a tmpfs: " + std::generic_category().message(errno));
   }
 }
 

@@ -6,10 +6,22 @@
 #include <sallyport/lease_clock.hpp>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace sallyport::backends::postgres {
+namespace {
+
+/// Whatever else there is becomes '?', as in PostgreSQL itself; pgbouncer refuses it.
+std::string printable(std::string text) {
+  for (char& each : text) {
+    if (each < ' ' || each > '~') each = '?';
+  }
+  return text;
+}
+
+}  // namespace
 
 using backend_api::delivery_gate;
 
@@ -57,7 +69,7 @@ void session::connect_both() {
   };
   where.emplace_back("client_encoding", "UTF8");
   if (!has("application_name")) {
-    where.emplace_back("application_name", "sallyport:" + speech_.how().owner.label);
+    where.emplace_back("application_name", "sallyport:" + printable(speech_.how().owner.label));
   }
   const connection::settings how{
       .find = [where = std::move(where)] { return search_for(where); },

@@ -129,6 +129,7 @@ void expect_that_a_deaf_waiter_enters(Size... size) {
   const redis_server server{with_deaf_user()};
   std::atomic<int> turns{0};
   std::vector<std::jthread> busy;
+  busy.reserve(3);
   for (int i = 0; i < 3; ++i) {
     busy.emplace_back([&, store = open(server.port())](const std::stop_token& stop) {
       Lock lock{store, "door", size..., lasting()};

@@ -361,6 +361,7 @@ TEST_F(Connection, WritesWhatAPeerIsSlowToRead) {
   connect();
   const std::string large(1024UL * 1024, 'x');
   std::vector<std::shared_ptr<ending>> all;
+  all.reserve(32);
   for (int i = 0; i < 32; ++i) all.push_back(send(large));
 
   std::string received;
@@ -498,6 +499,7 @@ TEST_F(Connection, KnowsWhatWasNotWrittenOfALongQueue) {
   connect();
   const std::string large(100UL * 1024, 'x');
   std::vector<std::shared_ptr<ending>> all;
+  all.reserve(200);
   for (int i = 0; i < 200; ++i) all.push_back(send(large));
 
   server_.reset();  // it has read nothing; the kernels' buffers are full

@@ -26,6 +26,7 @@ class FullServer : public testing::Test {
 /// Waits until all were renewed for a whole lease beyond the present one.
 testing::AssertionResult stay_alive(const std::vector<const lease*>& all) {
   std::vector<lease_clock::time_point> deadlines;
+  deadlines.reserve(all.size());
   for (const lease* each : all) deadlines.push_back(each->deadline());
   for (std::size_t i = 0; i < all.size(); ++i) {
     const lease& one = *all[i];
@@ -103,6 +104,7 @@ TEST_F(FullServer, KeepsReadersWritersPermitsAndLeaders) {
   fill();
 
   std::vector<const lease*> each_of_them;
+  each_of_them.reserve(all.size());
   for (const lease& each : all) each_of_them.push_back(&each);
   EXPECT_TRUE(stay_alive(each_of_them));
 

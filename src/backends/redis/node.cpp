@@ -72,7 +72,8 @@ class node::witness_owner final : public connection::owner {
   const std::weak_ptr<node> node_;
 };
 
-base::result<std::shared_ptr<node>> node::make(std::shared_ptr<net::pump> engine, settings how,
+base::result<std::shared_ptr<node>> node::make(const std::shared_ptr<net::pump>& engine,
+                                               const settings& how,
                                                std::shared_ptr<const protocol> speech,
                                                std::weak_ptr<node_listener> whose) {
   auto made = std::make_shared<node>(engine, how, std::move(speech), std::move(whose));

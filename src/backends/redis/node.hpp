@@ -57,7 +57,8 @@ class node final : public connection::owner,
     bool only_server = false;
   };
 
-  static base::result<std::shared_ptr<node>> make(std::shared_ptr<net::pump> engine, settings how,
+  static base::result<std::shared_ptr<node>> make(const std::shared_ptr<net::pump>& engine,
+                                                  const settings& how,
                                                   std::shared_ptr<const protocol> speech,
                                                   std::weak_ptr<node_listener> whose);
   /// Use make().

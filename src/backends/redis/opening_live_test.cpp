@@ -102,9 +102,10 @@ TEST_F(Passwords, MayBeInAFile) {
 }
 
 TEST_F(Passwords, MayBeInTheEnvironment) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
   ASSERT_EQ(::setenv("SALLYPORT_TEST_PASSWORD", secret.data(), 1), 0);
   expect_works(address("alice@", "?password_env=SALLYPORT_TEST_PASSWORD"));
-  ::unsetenv("SALLYPORT_TEST_PASSWORD");
+  ::unsetenv("SALLYPORT_TEST_PASSWORD");  // NOLINT(concurrency-mt-unsafe)
 
   const told error = opening(address("", "?password_env=SALLYPORT_TEST_PASSWORD"));
   EXPECT_EQ(error.code, errc::bad_uri);
@@ -195,6 +196,7 @@ TEST_F(Users, WhoAreSwitchedOffAreRefused) {
 }
 
 TEST_F(Passwords, ThatAreEmptyInTheEnvironmentAreABadAddress) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
   ASSERT_EQ(::setenv("SALLYPORT_TEST_PASSWORD", "", 1), 0);
   for (const char* login : {"", "alice@"}) {
     const told error = opening(address(login, "?password_env=SALLYPORT_TEST_PASSWORD"));
@@ -202,7 +204,7 @@ TEST_F(Passwords, ThatAreEmptyInTheEnvironmentAreABadAddress) {
     EXPECT_TRUE(holds(error.text, "SALLYPORT_TEST_PASSWORD"));
     EXPECT_TRUE(holds(error.text, "empty"));
   }
-  ::unsetenv("SALLYPORT_TEST_PASSWORD");
+  ::unsetenv("SALLYPORT_TEST_PASSWORD");  // NOLINT(concurrency-mt-unsafe)
 }
 
 TEST_F(Passwords, AreNotToldWhenTheAddressIsWrong) {

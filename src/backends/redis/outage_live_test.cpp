@@ -198,6 +198,7 @@ TEST(ScriptFlush, DuringRequestsBreaksNoLock) {
   });
   std::atomic<int> inside{0};
   std::vector<background<int>> workers;
+  workers.reserve(4);
   for (int i = 0; i < 4; ++i) {
     workers.emplace_back([&, i] {
       mutex lock{i % 2 == 0 ? store : open(server.port()), "door", lasting()};

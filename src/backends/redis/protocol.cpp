@@ -20,7 +20,6 @@ using backend_api::duration;
 using backend_api::gone;
 using backend_api::granted;
 using backend_api::held;
-using backend_api::holder_id;
 using backend_api::leave_answer;
 using backend_api::leave_request;
 using backend_api::renew_answer;

@@ -262,8 +262,7 @@ std::optional<net::endpoint> sentinel::verdict() {
   const word* best = nullptr;
   bool denied = false;
   std::string why;
-  for (std::size_t i = 0; i < words_.size(); ++i) {
-    const word& each = words_[i];
+  for (const word& each : words_) {
     if (!each.given) continue;
     if (each.master) {
       if (best == nullptr || each.epoch > best->epoch) best = &each;

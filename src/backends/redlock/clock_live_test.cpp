@@ -22,6 +22,7 @@ const std::string store_name = "nodes";
 
 std::vector<kit::redis_options> with_clocks(const std::array<shifted_clock, 3>& clocks) {
   std::vector<kit::redis_options> all;
+  all.reserve(clocks.size());
   for (const shifted_clock& each : clocks) all.push_back({.clock = &each});
   return all;
 }

@@ -321,6 +321,7 @@ TEST(Minority, ThatIsBehindHearsOfAllReleasesBeforeTheClientIsGone) {
 
   nodes[1].pause();
   // More than a server reads at once: it answers the first bids before it has seen a release.
+  all.reserve(100);
   for (int i = 0; i < 100; ++i) {
     all.push_back(mutex{*store, "door-" + std::to_string(i), lasting(60s)}.acquire());
   }
@@ -469,12 +470,14 @@ TEST(RandomFaults, BreakNoLockAndNoOrder) {
   redis_quorum nodes(5);
   nodes.initialise();
   std::vector<std::unique_ptr<player>> players;
+  players.reserve(3);
   for (int i = 0; i < 3; ++i) players.push_back(std::make_unique<player>(nodes));
   std::atomic<bool> enough{false};
   std::atomic<int> inside{0};
   std::atomic<int> turns{0};
   std::atomic<std::uint64_t> last{0};
   std::vector<background<bool>> workers;
+  workers.reserve(players.size());
   for (const auto& each : players) {
     workers.emplace_back([&] {
       mutex lock{each->store, "door", lasting(60s)};
