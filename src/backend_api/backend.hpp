@@ -72,7 +72,8 @@ enum class break_mode : std::uint8_t {
 enum class drive_outcome : std::uint8_t {
   finished,         ///< the ticket is finished
   deadline_passed,  ///< the deadline came first
-  not_driven        ///< this backend has threads of its own: wait for the ticket instead
+  not_driven,       ///< this backend has threads of its own: wait for the ticket instead
+  no_memory         ///< this thread has none for what it heard; the runtime's own hears from now on
 };
 
 /// One store. Small and asynchronous: a request returns at once and is answered through `events`.
@@ -88,6 +89,13 @@ class backend {
   virtual ~backend() = default;
 
   [[nodiscard]] virtual const sallyport::capabilities& capabilities() const = 0;
+  /// Names the store's token space, for fencing gates. Empty until the store has said it; it is known
+  /// before anything is granted. A store that has lost its data has another one when it is met again.
+  /// The text stays good for the life of the backend. Neither blocks nor calls anybody, so it may be
+  /// called with a mutex held.
+  [[nodiscard]] virtual const std::string& store_id() const noexcept {
+    return capabilities().store_id;
+  }
 
   virtual void acquire(const acquire_request& request) = 0;
   /// Several at once, in this order: the heartbeats of many waiters fall together. A store that can

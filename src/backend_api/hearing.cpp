@@ -158,18 +158,17 @@ void hearing::be_heard() {
 
 drive_outcome hearing::lead(drive_ticket& ticket, time_point deadline) {
   if (!ticket.begin_drive(*this)) return drive_outcome::finished;
-  drive_outcome outcome = drive_outcome::finished;
+  struct driven {
+    drive_ticket& ticket;
+    ~driven() { ticket.end_drive(); }
+  };
+  const driven until_the_end{ticket};
   while (!ticket.finished()) {
-    if (has_come(deadline)) {
-      outcome = drive_outcome::deadline_passed;
-      break;
-    }
+    if (has_come(deadline)) return drive_outcome::deadline_passed;
     if (ear_.hear(deadline)) continue;
-    outcome = ticket.finished() ? drive_outcome::finished : drive_outcome::not_driven;
-    break;
+    return ticket.finished() ? drive_outcome::finished : drive_outcome::not_driven;
   }
-  ticket.end_drive();
-  return outcome;
+  return drive_outcome::finished;
 }
 
 drive_outcome hearing::drive(drive_ticket& ticket, time_point deadline) {
@@ -200,7 +199,15 @@ drive_outcome hearing::drive(drive_ticket& ticket, time_point deadline) {
     look = std::min(2 * look, longest_look);
     if (!attended_.load() && take_the_lead()) mine = role::leader;
   }
-  if (mine == role::leader) outcome = lead(ticket, deadline);
+  if (mine == role::leader) {
+    try {
+      outcome = lead(ticket, deadline);
+    } catch (...) {
+      be_heard();
+      go(mine);
+      throw;
+    }
+  }
   go(mine);
   return outcome;
 }
@@ -215,7 +222,16 @@ void hearing::attend() {
     if (due) switch_attention(true);
     heard_ = true;
   }
-  ear_.hear(time_point{});
+  try {
+    ear_.hear(time_point{});
+  } catch (...) {
+    end_attending();
+    throw;
+  }
+  end_attending();
+}
+
+void hearing::end_attending() {
   const base::mutex_lock lock(mutex_);
   heard_ = false;
   // A lone caller may have silenced the attention that called us here, and gone; whoever came since

@@ -70,13 +70,14 @@ class hearing final : private drive_waker {
   /// REQUIRES: `who` and `everything` outlive this; `how` was made for `everything`.
   hearing(ear& who, int everything, attention how) noexcept;
 
-  /// As backend::drive. `not_driven` only after the ear was closed.
+  /// As backend::drive. `not_driven` only after the ear was closed. Passes on what hear() throws;
+  /// then the watchdog is called to hear.
   drive_outcome drive(drive_ticket& ticket, time_point deadline) SALLYPORT_EXCLUDES(mutex_);
   /// Somebody waits without driving: for an answer to a request that was not made by a blocked
   /// caller, or for notices.
   void be_heard() SALLYPORT_EXCLUDES(mutex_);
   [[nodiscard]] int attention_fd() const noexcept { return attention_.set.number(); }
-  /// As backend::attend.
+  /// As backend::attend. Passes on what hear() throws.
   void attend() SALLYPORT_EXCLUDES(mutex_);
 
   /// How many callers are inside drive(); for tests.
@@ -101,6 +102,7 @@ class hearing final : private drive_waker {
   /// True: nobody hears, and now this caller does.
   bool take_the_lead() SALLYPORT_EXCLUDES(mutex_);
   void go(role mine) SALLYPORT_EXCLUDES(mutex_);
+  void end_attending() SALLYPORT_EXCLUDES(mutex_);
   drive_outcome lead(drive_ticket& ticket, time_point deadline);
   void begin_leading() SALLYPORT_REQUIRES(mutex_);
   void switch_attention(bool on) SALLYPORT_REQUIRES(mutex_);

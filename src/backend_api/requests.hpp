@@ -80,6 +80,11 @@ struct waiting {
   /// whose tokens are not larger is older than this answer, and its grant is gone. Zero where the
   /// store can't tell; then its notices carry no grant.
   fencing_token newest_token{};
+  /// How many stand before it in the queue; zero where the store does not tell.
+  std::uint32_t ahead = 0;
+  /// The ticket lives this many times `ticket_length`, since so many stand before it: the contender may
+  /// ask this many times as rarely.
+  std::uint32_t ticket_stretch = 1;
 
   friend bool operator==(const waiting&, const waiting&) = default;
 };

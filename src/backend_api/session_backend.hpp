@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -16,7 +17,7 @@ namespace sallyport::backend_api {
 /// the client; so after a callback nothing of `this` is touched.
 ///
 /// A session has the members of `backend` under the same names, without being one, but for
-/// leave(request, withdraw), which is both release and withdraw. Where it has no acquire_all,
+/// leave(request, withdraw), which is both release and withdraw. Where it has no store_id, acquire_all,
 /// entry_of, claim_delay (a constant), attention_fd and attend, or settle, the backend does as
 /// `backend` says.
 template <class Session>
@@ -27,6 +28,13 @@ class session_backend final : public backend {
 
   [[nodiscard]] const sallyport::capabilities& capabilities() const override {
     return session_->capabilities();
+  }
+  [[nodiscard]] const std::string& store_id() const noexcept override {
+    if constexpr (requires { &Session::store_id; }) {
+      return session_->store_id();
+    } else {
+      return backend::store_id();
+    }
   }
   void acquire(const acquire_request& request) override { session_->acquire(request); }
   // What a session may leave out is asked for by its name alone: one with other parameters is no

@@ -20,6 +20,7 @@ enum class defect {
   dead_waiter_not_skipped,        ///< a waiter that stopped asking keeps its place for ever
   late_answer_revives,  ///< a renewal confirmed after the deadline makes a lost lease valid again
   no_withdraw_after_unknown,  ///< an acquire given up with unknown outcome is left in the store
+  trouble_told_as_nothing,    ///< a driver says that nothing happened of what the store has done
   // Of the embedded store.
   dead_holder_not_removed,  ///< who asks leaves what a dead process held
   look_not_sent,            ///< whom a change brought forward is not told
@@ -61,8 +62,9 @@ enum class defect {
   zookeeper_create_forgotten,     ///< a node whose creation was not answered is not looked for
   zookeeper_watch_alone,          ///< a waiter believes its watch, and never looks
   zookeeper_half_downgraded,      ///< a downgrade that was not answered is taken for none
-  zookeeper_fixed_lease_goes_on,  ///< a fixed lease that is over is answered with no time left
-  zookeeper_leaving_given_up,     ///< who has left unheard is forgotten when nobody asks again
+  zookeeper_fixed_lease_goes_on,   ///< a fixed lease that is over is answered with no time left
+  zookeeper_leaving_given_up,      ///< who has left unheard is forgotten when nobody asks again
+  zookeeper_refusal_is_an_answer,  ///< what the store refuses to say or to do is taken for done
 };
 
 // Two functions of different names to the linker: the simulator's objects, which have the switch, are linked with the

@@ -141,15 +141,21 @@ void acquire_attempt::wait_for_news(const waiting& answer, time_point sent, time
   newest_when_waiting_ = answer.newest_token;
   permits_ = answer.permits;
   // In so long a time a grant may have come and lapsed unclaimed, and its notice may still be on
-  // its way.
-  if (now >= proven_at_ + times_.claim_window - times_.margin) doubt_notices_ = true;
+  // its way; unless the store says which tokens such a notice would have.
+  const bool tells_old_notices = answer.newest_token != fencing_token{};
+  if (!tells_old_notices && now >= proven_at_ + times_.claim_window - times_.margin) {
+    doubt_notices_ = true;
+  }
   proven_at_ = sent;
+  ticket_stretch_ = std::max<std::uint32_t>(answer.ticket_stretch, 1);
+  last_ = {
+      .sent = sent, .ahead = answer.ahead, .pause = pause_of_waiter(times_, answer, sent, last_)};
   if (base::planted(base::defect::no_reread_after_lost_notice)) {
     wake_at_ = time_point::max();
   } else if (answer.ask_again_after < times_.heartbeat) {
     wake_at_ = now + std::max(shortest_wait, answer.ask_again_after);
   } else {
-    wake_at_ = on_heartbeat_grid(now + times_.heartbeat, times_.heartbeat);
+    wake_at_ = on_heartbeat_grid(now + last_.pause, times_.heartbeat);
   }
 }
 

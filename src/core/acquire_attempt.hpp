@@ -45,7 +45,7 @@ struct attempt_actions {
 };
 
 /// One contender's way to a grant: asks at once, waits in the store's queue, asks again at every
-/// heartbeat, hint and reconnect, claims what was handed over, and survives answers that never
+/// heartbeat (more rarely while the store says that many stand before it), hint and reconnect, claims what was handed over, and survives answers that never
 /// come. Pure, like all of core.
 /// Thread safety: none. Invariants: (1) at most one acquire or claim is under way. (2) After
 /// `finish` nothing follows. (3) A notice alone wins only if the grant that it tells of cannot have
@@ -91,6 +91,8 @@ class acquire_attempt {
   }
   /// REQUIRES: finished.
   [[nodiscard]] leftovers remains() const noexcept;
+  /// How many times as long as usual its ticket lives, by the store's last answer.
+  [[nodiscard]] std::uint32_t ticket_stretch() const noexcept { return ticket_stretch_; }
   /// The acquire that is under way was sent then; its answer may come after the attempt was won by
   /// a notice.
   [[nodiscard]] time_point sent_at() const noexcept { return sent_at_; }
@@ -125,6 +127,8 @@ class acquire_attempt {
   bool doubt_notices_ = false;  // one may tell of a grant that has lapsed
   bool heard_ = false;          // the store has answered a question
   std::uint32_t permits_ = 1;   // semaphore: the stored N, as last heard
+  std::uint32_t ticket_stretch_ = 1;
+  last_question last_;
   // Came while a question was under way whose answer may not know of it yet; with the grant, if it
   // told.
   std::optional<std::optional<backend_api::granted>> early_notice_;

@@ -213,6 +213,39 @@ TEST_F(AcquireAttempt, DoesNotSpinWhenTheStoreSaysAgainAtOnce) {
   EXPECT_EQ(machine_.wake_at(), at(101ms));
 }
 
+TEST_F(AcquireAttempt, AsksMoreRarelyWhileManyStandBeforeItAndAtItsPaceAgainNearTheHead) {
+  const auto behind = [](std::uint32_t ahead, std::uint32_t stretch) {
+    return waiting{.ask_again_after = 1h, .ahead = ahead, .ticket_stretch = stretch};
+  };
+  ASSERT_EQ(start(), "ask");
+  ASSERT_EQ(answered(behind(5'000, 1), at(0s)), "nothing");
+  EXPECT_EQ(machine_.wake_at(), at(1s));
+  ASSERT_EQ(timer(at(1s)), "ask");
+  ASSERT_EQ(answered(behind(5'000, 32), at(1s)), "nothing");
+  EXPECT_EQ(machine_.wake_at(), at(3s));
+  EXPECT_EQ(machine_.ticket_stretch(), 32U);
+  ASSERT_EQ(timer(at(3s)), "ask");
+  ASSERT_EQ(answered(behind(5'000, 32), at(3s)), "nothing");
+  EXPECT_EQ(machine_.wake_at(), at(7s));
+
+  ASSERT_EQ(timer(at(7s)), "ask");
+  ASSERT_EQ(answered(behind(100, 1), at(7s)), "nothing");
+
+  EXPECT_EQ(machine_.wake_at(), at(8s));
+  EXPECT_EQ(machine_.ticket_stretch(), 1U);
+}
+
+TEST_F(AcquireAttempt, TrustsANoticeAfterALongPauseIfTheStoreTellsOldOnesApart) {
+  ASSERT_EQ(start(), "ask");
+  ASSERT_EQ(answered(waiting{.ask_again_after = 1h, .newest_token = fencing_token{1}}, at(0s)),
+            "nothing");
+  ASSERT_EQ(timer(at(20s)), "ask");
+  ASSERT_EQ(answered(waiting{.ask_again_after = 1h, .newest_token = fencing_token{6}}, at(20s)),
+            "nothing");
+
+  EXPECT_EQ(notice(at(21s)), "won");
+}
+
 TEST_F(AcquireAttempt, IsBusyWhenSomebodyElseHasItAndItDoesNotWait) {
   do_not_wait();
   start();

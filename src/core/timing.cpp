@@ -33,6 +33,21 @@ timing make_timing(const timing_inputs& inputs) {
   return out;
 }
 
+duration pause_of_waiter(const timing& times, const backend_api::waiting& answer, time_point sent,
+                         const last_question& before) {
+  const duration allowed = times.heartbeat * std::max<std::uint32_t>(answer.ticket_stretch, 1);
+  duration pause = std::min(allowed, before.pause * pause_growth);
+  if (answer.ahead < before.ahead) {
+    const double places_left = answer.ahead;
+    const double places_gained = before.ahead - answer.ahead;
+    const auto took = static_cast<double>((sent - before.sent).count());
+    const double until_first = took * places_left / places_gained;
+    pause = duration{static_cast<duration::rep>(
+        std::min(static_cast<double>(pause.count()), until_first / questions_until_first))};
+  }
+  return std::max(pause, times.heartbeat);
+}
+
 duration backoff(std::uint32_t failures, duration first, duration cap, double draw) {
   const std::uint32_t doublings = std::min<std::uint32_t>(failures, 16);
   const duration full = std::min(cap, first * (1 << doublings));

@@ -49,6 +49,24 @@ inline constexpr int heartbeats_per_ticket = 4;
 
 [[nodiscard]] timing make_timing(const timing_inputs& inputs);
 
+/// From one question to the next a waiter's pause grows to this many times at most.
+inline constexpr int pause_growth = 2;
+/// A waiter that moves up asks this often before it would be the first, at the pace it has.
+inline constexpr int questions_until_first = 4;
+
+/// What a waiter knew when it was last told to wait.
+struct last_question {
+  time_point sent;          ///< when it asked
+  std::uint32_t ahead = 0;  ///< how many stood before it; zero: unknown
+  duration pause{};         ///< how long it paused then
+};
+
+/// How long a waiter pauses after this answer to a question that was sent then: a heartbeat, or longer
+/// if the store lets its ticket live longer, since many stand before it. Never so long that it would be
+/// the first in between, at the pace at which it has moved up since its last question.
+[[nodiscard]] duration pause_of_waiter(const timing& times, const backend_api::waiting& answer,
+                                       time_point sent, const last_question& before);
+
 /// A delay before asking a troubled store again: doubles from `first` to `cap`, with full jitter in
 /// its upper half. `draw` is a random number in [0, 1).
 [[nodiscard]] duration backoff(std::uint32_t failures, duration first, duration cap, double draw);

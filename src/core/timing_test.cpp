@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 namespace sallyport::core {
 namespace {
@@ -207,6 +208,50 @@ TEST(Backoff, SpreadsOverItsUpperHalf) {
 }
 
 TEST(Backoff, HonoursACapBelowTheFirstDelay) { EXPECT_EQ(backoff(0, 20ms, 4ms, 0.0), 2ms); }
+
+// ---- how often a waiter asks ----
+
+struct pace_case {
+  const char* name;
+  std::uint32_t ahead;
+  std::uint32_t ticket_stretch;
+  last_question before;
+  duration pause;
+};
+
+class PauseOfWaiter : public testing::TestWithParam<pace_case> {};
+
+constexpr time_point asked_before = time_point{1'000h};
+constexpr time_point asked_now = asked_before + 10s;
+
+TEST_P(PauseOfWaiter, IsWhatTheTableSays) {
+  const timing times = make_timing(usual_inputs());
+  const pace_case& shown = GetParam();
+
+  const backend_api::waiting answer{
+      .ask_again_after = 24h, .ahead = shown.ahead, .ticket_stretch = shown.ticket_stretch};
+
+  EXPECT_EQ(pause_of_waiter(times, answer, asked_now, shown.before), shown.pause);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PauseOfWaiter,
+    testing::Values(
+        pace_case{"first_answer", 9'000, 32, {}, 1s},
+        pace_case{"store_that_does_not_tell", 0, 1, {asked_before, 0, 1s}, 1s},
+        pace_case{"near_the_head", 90, 1, {asked_before, 90, 1s}, 1s},
+        pace_case{"grows_to_twice", 9'000, 32, {asked_before, 9'000, 1s}, 2s},
+        pace_case{"grows_up_to_the_ticket", 9'000, 32, {asked_before, 9'000, 30s}, 32s},
+        pace_case{"shrinks_with_the_ticket", 300, 4, {asked_before, 300, 30s}, 4s},
+        pace_case{"is_normal_again_near_the_head", 100, 1, {asked_before, 120, 30s}, 1s},
+        // 1,000 places in 10 s: it would be the first after 80 s, and asks four times until then.
+        pace_case{"moves_up_slowly", 8'000, 32, {asked_before, 9'000, 30s}, 20s},
+        // 8,000 places in 10 s: the first after 1.25 s.
+        pace_case{"moves_up_fast", 1'000, 15, {asked_before, 9'000, 30s}, 1s},
+        pace_case{"was_not_told_before", 9'000, 32, {asked_before, 0, 1s}, 2s},
+        pace_case{"went_back", 9'000, 32, {asked_before, 10, 8s}, 16s},
+        pace_case{"stretch_of_zero", 9'000, 0, {asked_before, 9'000, 1s}, 1s}),
+    [](const auto& shown) { return std::string(shown.param.name); });
 
 }  // namespace
 }  // namespace sallyport::core
