@@ -6,11 +6,12 @@
 #       const backend_api::backend_descriptor& sallyport::backends::NAME_backend();
 #   sallyport_add_backend_module(NAME SCHEMES scheme... [FOLDERS folder...]
 #                                [HEADERS header... PROGRAMS program... BUILD_PACKAGES package...]
-#                                [RUN_PACKAGES package...])
+#                                [RUN_PACKAGES package...] [NOT_STATIC reason])
 #     the same for a backend in a file of its own, sallyport_NAME.so, that is loaded when an address begins with one of
 #     its schemes. FOLDERS are those of parts that only modules need. Without one of the HEADERS or PROGRAMS the module
 #     is left out, or configuring fails if tests or the simulator are built. BUILD_PACKAGES and RUN_PACKAGES are Debian's
-#     names of what it needs, for messages.
+#     names of what it needs, for messages. Programs may also be linked with the backend (sallyport_library.cmake), with
+#     -static unless NOT_STATIC says why not.
 #   sallyport_make_module(NAME [BACKEND backend] PART target HEADER header
 #                         [VERSION version] [INTERFACES checksum] [OUTPUT folder])
 #     makes the target sallyport_module_NAME, and with it the file, from the target PART. HEADER declares
@@ -92,7 +93,7 @@ function(sallyport_find_missing_programs result)
 endfunction()
 
 function(sallyport_add_backend_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SCHEMES;FOLDERS;HEADERS;PROGRAMS;BUILD_PACKAGES;RUN_PACKAGES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "NOT_STATIC" "SCHEMES;FOLDERS;HEADERS;PROGRAMS;BUILD_PACKAGES;RUN_PACKAGES")
   sallyport_refuse_unknown_arguments(sallyport_add_backend_module ${name} ${arg_UNPARSED_ARGUMENTS})
   if(NOT arg_SCHEMES)
     message(FATAL_ERROR "sallyport_add_backend_module(${name}): which SCHEMES?")
@@ -102,6 +103,8 @@ function(sallyport_add_backend_module name)
   set_property(GLOBAL APPEND PROPERTY SALLYPORT_MODULES ${name})
   set_property(GLOBAL PROPERTY SALLYPORT_MODULE_${name}_SCHEMES ${arg_SCHEMES})
   set_property(GLOBAL PROPERTY SALLYPORT_MODULE_${name}_PACKAGES ${arg_RUN_PACKAGES})
+  set_property(GLOBAL PROPERTY SALLYPORT_MODULE_${name}_BUILD_PACKAGES ${arg_BUILD_PACKAGES})
+  set_property(GLOBAL PROPERTY SALLYPORT_MODULE_${name}_NOT_STATIC "${arg_NOT_STATIC}")
   set(needed OFF)
   if(SALLYPORT_BUILD_TESTS OR SALLYPORT_BUILD_SIM)
     set(needed ON)  # nothing is left untested because a library is missing
@@ -133,6 +136,7 @@ function(sallyport_add_backend_module name)
   sallyport_add_backend_folder(${name})
   sallyport_make_module(${name} PART sallyport_backend_${name} HEADER backends/${name}/${name}_backend.hpp)
   set_property(GLOBAL APPEND PROPERTY SALLYPORT_MODULE_TARGETS sallyport_module_${name})
+  set_property(GLOBAL APPEND PROPERTY SALLYPORT_BUILT_MODULES ${name})
 endfunction()
 
 # --- Modules --------------------------------------------------------------------------------------
@@ -184,6 +188,7 @@ function(sallyport_write_backend_registry)
   set(SALLYPORT_REGISTRY_ENTRIES "")
   set(SALLYPORT_REGISTRY_MODULE_PARTS "")
   set(SALLYPORT_REGISTRY_MODULES "")
+  set(SALLYPORT_REGISTRY_LINKED "")
   foreach(name IN LISTS backends)
     string(APPEND SALLYPORT_REGISTRY_INCLUDES "#include \"backends/${name}/${name}_backend.hpp\"\n")
     string(APPEND SALLYPORT_REGISTRY_ENTRIES "      &backends::${name}_backend(),\n")
@@ -198,7 +203,9 @@ function(sallyport_write_backend_registry)
       "constexpr std::array<std::string_view, ${count}> schemes_of_${name}{\"${schemes}\"};\n"
       "constinit std::atomic<const backend_api::backend_descriptor*> loaded_${name}{nullptr};\n")
     string(APPEND SALLYPORT_REGISTRY_MODULES
-      "      backend_module{\"${name}\", schemes_of_${name}, \"${packages}\", loaded_${name}},\n")
+      "      backend_module{\"${name}\", schemes_of_${name}, \"${packages}\", loaded_${name}, &sallyport_linked_${name}},\n")
+    string(APPEND SALLYPORT_REGISTRY_LINKED
+      "[[gnu::weak]] extern const sallyport::backend_api::module_record sallyport_linked_${name};\n")
   endforeach()
   set(source ${PROJECT_BINARY_DIR}/generated/backend_registry.cpp)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/backend_registry.cpp.in ${source} @ONLY)

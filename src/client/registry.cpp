@@ -24,7 +24,8 @@ std::string known_schemes() {
 
 }  // namespace
 
-base::result<const backend_api::backend_descriptor*> find_backend(std::string_view scheme) {
+base::result<const backend_api::backend_descriptor*> find_backend(std::string_view scheme,
+                                                                  std::string_view modules) {
   for (const auto* candidate : registered_backends()) {
     if (serves(candidate->schemes, scheme)) return candidate;
   }
@@ -32,7 +33,8 @@ base::result<const backend_api::backend_descriptor*> find_backend(std::string_vi
     if (!serves(candidate.schemes, scheme)) continue;
     if (const auto* const loaded = candidate.loaded.load()) return loaded;
     const module_home& home = home_of_modules();
-    return load_module(candidate, home.build, module_folders(home));
+    if (candidate.linked != nullptr) return use_linked(candidate, home.build);
+    return load_module(candidate, home.build, module_folders(home, modules));
   }
   return base::fail(
       make_error_code(errc::unknown_scheme),

@@ -48,7 +48,7 @@ std::string refusal_of(const std::string& address) {
 /// Whoever forgot the secret is not to work as somebody who needs none.
 TEST(BuiltModules, RefuseAPasswordThatIsEmptyInTheEnvironment) {
   constexpr const char* variable = "SALLYPORT_TEST_EMPTY_PASSWORD";
-  ASSERT_EQ(::setenv(variable, "", 1), 0);
+  ASSERT_EQ(::setenv(variable, "", 1), 0);  // NOLINT(concurrency-mt-unsafe)
   for (const auto& module : registered_modules()) {
     for (const std::string_view scheme : module.schemes) {
       if (scheme == "zookeepers") continue;  // no address of it is served
@@ -61,7 +61,7 @@ TEST(BuiltModules, RefuseAPasswordThatIsEmptyInTheEnvironment) {
       EXPECT_THAT(refusals, ::testing::HasSubstr(variable)) << scheme;
     }
   }
-  ::unsetenv(variable);
+  ::unsetenv(variable);  // NOLINT(concurrency-mt-unsafe)
 }
 
 }  // namespace

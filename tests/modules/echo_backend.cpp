@@ -31,7 +31,8 @@ base::result<std::unique_ptr<backend_api::backend>> open(const backend_api::open
 
 const backend_api::backend_descriptor& echo_backend() {
   // The names of the module's copies in the tests' registry.
-  static constexpr std::array<std::string_view, 4> schemes{"echo", "lazy", "raced", "later"};
+  static constexpr std::array<std::string_view, 5> schemes{"echo", "lazy", "raced", "later",
+                                                           "named"};
   static const backend_api::backend_descriptor descriptor{
       .schemes = schemes, .summary = "for tests of modules", .open = &open};
   return descriptor;

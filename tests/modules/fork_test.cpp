@@ -39,7 +39,7 @@ int in_a_child(Check check) {
 
 class ForkedModules : public ::testing::Test {
  protected:
-  ForkedModules() { unsetenv("SALLYPORT_MODULES"); }
+  ForkedModules() { unsetenv("SALLYPORT_MODULES"); }  // NOLINT(concurrency-mt-unsafe)
 };
 
 TEST_F(ForkedModules, CountForksLikeTheProgram) {
