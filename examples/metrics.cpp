@@ -18,8 +18,16 @@ class loss_alarm final : public sallyport::observer {
  public:
   void lost(const sallyport::lock_event& event) override {
     const std::chrono::duration<double, std::milli> held = event.took;
-    std::cout << "ALARM: '" << event.name << "' was lost after " << held.count() << " ms\n";
+    std::cout << "ALARM: '" << event.name << "' was lost after " << held.count()
+              << " ms: " << to_string(event.reason) << ' ' << event.detail << '\n';
     rung_.set_value();
+  }
+  void store_away(const sallyport::store_event& event) override {
+    std::cout << "ALARM: the store is away: " << event.detail << '\n';
+  }
+  void store_back(const sallyport::store_event& event) override {
+    const std::chrono::duration<double> away = event.away;
+    std::cout << "the store is back after " << away.count() << " s\n";
   }
   std::future<void> rung() { return rung_.get_future(); }
 
@@ -46,12 +54,13 @@ int main() {
     return EXIT_FAILURE;
   }
 
-  const auto watcher = std::make_shared<loss_alarm>();
-  auto rung = watcher->rung();
-  const auto client = sallyport::client::open("memory:", {.watcher = watcher});
+  // One that rings, and one that counts.
+  const auto alarm = std::make_shared<loss_alarm>();
+  auto rung = alarm->rung();
+  const auto client = sallyport::client::open("memory:", {.watchers = {counters, alarm}});
   sallyport::mutex fixed{
       client, "fixed", {.lease_length = 100ms, .renew = sallyport::renewal::never}};
   const auto lease = fixed.acquire();
   if (rung.wait_for(20s) != std::future_status::ready) return EXIT_FAILURE;
-  return lease.valid() ? EXIT_FAILURE : EXIT_SUCCESS;
+  return lease.valid() || counters->read().lost != 1 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -35,14 +35,14 @@ lease_clock::time_point on_lease_clock(const std::chrono::time_point<Clock, Dura
   }
 }
 
-/// Throws what a twin reported: code and sentence of this thread's last failure.
+/// Throws to_lock_error(error).
 [[noreturn]] void throw_failure(const std::error_code& error);
 
 /// `Lock` provides: std::optional<lease> wait(lease_clock::time_point until, std::stop_token,
 /// std::error_code&) noexcept. Each call has a throwing form and a twin that reports through
 /// std::error_code and never throws, also when the process can start no thread or has no memory
-/// (no_thread, not_enough_memory: nothing is left behind). An empty optional means "somebody else
-/// has it" (or: stopped, timed out); an error is never reported as that.
+/// (no_thread, not_enough_memory: nothing is left behind); to_lock_error has the sentence. An empty
+/// optional means "somebody else has it" (or: stopped, timed out); an error is never reported as that.
 template <class Lock>
 class acquiring {
  public:

@@ -26,7 +26,10 @@ struct capabilities {
   std::chrono::milliseconds lease_granularity{0};
   /// a lease may end this much early; part of the margin
   std::chrono::milliseconds expiry_granularity{0};
-  /// Names the token space. Fencing gates remember it and refuse tokens of another one.
+  /// Names the token space: fencing gates remember it and refuse tokens of another one. It was drawn
+  /// when the store was first used, and is kept there; an address can give another one (?store=NAME).
+  /// Empty here: the store had not said it when the client was opened. A lease always knows its own
+  /// (lease::fence_pass()).
   std::string store_id;
   /// Sentences for people: what this store does not promise.
   std::vector<std::string> caveats;

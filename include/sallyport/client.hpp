@@ -36,18 +36,20 @@ enum class break_style : std::uint8_t {
 /// Thread safety: all members. In a forked child every handle of the parent is dead (errc::forked).
 class client {
  public:
-  /// Opens the store at `uri`: "local:" or "" (all processes of this user on this machine), "local:/path"
-  /// (a store of its own in that folder, which several users may share), "memory:" (a private store of this process), "memory:NAME"
-  /// (shared inside this process). Checks the address; an unreachable store shows at the first use.
+  /// Opens the store at `uri`: "local:" or "" (all processes of this user on this machine),
+  /// "local:machine" (all users of this machine, once root has run `sallyport init local:machine`),
+  /// "local:/path" (a store of its own in that folder, which several users may share), "memory:" (a
+  /// private store of this process), "memory:NAME" (shared inside this process). Checks the address; an
+  /// unreachable store shows at the first use.
   /// Throws lock_error: bad_uri, unknown_scheme, bad_option, module_unusable (the backend lies in a
-  /// file of its own that is loaded now, and that failed). A password belongs into the environment
-  /// or a file, not into a string that ends up in a log.
+  /// file of its own that is loaded now, and that failed; see client_options::modules). A password
+  /// belongs into the environment or a file, not into a string that ends up in a log.
   static client open(std::string_view uri, client_options options = {});
 
   /// What an administrator has to run before the store at `uri` can be used by those who may not make
-  /// tables there; the store itself is not asked. Throws lock_error: not_supported (this store needs
-  /// nothing of the kind), and as open().
-  [[nodiscard]] static std::string schema(std::string_view uri);
+  /// tables there; the store itself is not asked, and of the options only `modules` counts. Throws
+  /// lock_error: not_supported (this store needs nothing of the kind), and as open().
+  [[nodiscard]] static std::string schema(std::string_view uri, const client_options& options = {});
 
   /// What this store promises.
   [[nodiscard]] const sallyport::capabilities& capabilities() const noexcept;

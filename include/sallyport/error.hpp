@@ -43,6 +43,14 @@ class lock_error : public std::system_error {
   using std::system_error::system_error;
 };
 
+/// What the throwing form of a call would have thrown, for those who called its twin: the code, and
+/// the sentence that says which server, which option, and what it answered
+/// ("redis at 10.0.0.7:6379: Connection refused"), where std::error_code::message() has only the
+/// words of its kind. To be called on the thread of the call that set `error`, before its next call;
+/// later, or with any other code, the sentence is the code's own. The value can be kept, logged and
+/// thrown anywhere. REQUIRES: `error` is an error.
+[[nodiscard]] lock_error to_lock_error(const std::error_code& error);
+
 }  // namespace sallyport
 
 template <>

@@ -28,6 +28,16 @@ enum class [[nodiscard]] verdict : std::uint8_t{
 
 [[nodiscard]] std::string_view to_string(verdict answer) noexcept;
 
+/// What becomes of a gate's numbers when it is bound to another lock.
+enum class [[nodiscard]] rebinding : std::uint8_t{
+    /// They stay, and the new lock's token has to be newer than they are. Right where the tokens go on:
+    /// the lock was renamed, or its store is known by another name now.
+    keeps_numbers,
+    /// They begin anew with the token that is shown. Right where the new lock's tokens are smaller
+    /// because its store began anew.
+    restarts_numbers,
+};
+
 /// An action to run inside a gate. It returns nothing: a returned future, coroutine or lazy value
 /// would do its work after the gate was left. Hand results out through a captured reference.
 template <class Action>
@@ -80,11 +90,36 @@ class gate {
     return run_inside(lease.fence_pass(), std::function<void()>(std::ref(action)));
   }
 
+  /// Binds the gate to another lock: `shown` is an exclusive pass of the new one, `from` what it is
+  /// bound to now. The explicit act for a store that is known by another name than before (moved,
+  /// restored, emptied), or a lock that was renamed. Do it while you hold the new lock.
+  ///
+  /// Afterwards no pass of the old lock passes, whatever its token: its name is not the gate's any more.
+  /// Of the new lock none passes that is older than `shown`. So the one thing to be sure of is that
+  /// everybody who still works under the old lock may be refused.
+  ///
+  /// Waits until no action runs. passed: the gate is bound to the new lock, also if it was before (then
+  /// `shown` is judged as by run(), and nothing else changes), so that it may be repeated. stale: with
+  /// keeps_numbers, the gate has seen a newer token than `shown`. wrong_lock: it is bound to neither.
+  /// Unless it passed, nothing was changed.
+  ///
+  /// Throws lock_error as run() does; also bad_name when `from` is no lock, bad_option when it is the
+  /// new one, or when the pass is a shared one.
+  verdict rebind(const std::string& from, const pass& shown,
+                 rebinding kind = rebinding::keeps_numbers) {
+    return rebind_inside(from, shown, kind);
+  }
+
+  /// Which lock the gate's numbers come from; empty: none yet. Throws lock_error when the gate is broken.
+  [[nodiscard]] std::string bound_lock() { return read_bound_lock(); }
+
  protected:
   gate() = default;
 
  private:
   virtual verdict run_inside(const pass& shown, const std::function<void()>& action) = 0;
+  virtual verdict rebind_inside(const std::string& from, const pass& shown, rebinding kind) = 0;
+  virtual std::string read_bound_lock() = 0;
 };
 
 /// A gate for a resource that lives in this process, and a stand-in for other gates in tests. It
@@ -103,6 +138,8 @@ class memory_gate final : public gate {
   struct state;
 
   verdict run_inside(const pass& shown, const std::function<void()>& action) override;
+  verdict rebind_inside(const std::string& from, const pass& shown, rebinding kind) override;
+  std::string read_bound_lock() override;
 
   std::unique_ptr<state> state_;
 };
@@ -160,6 +197,8 @@ class file_gate final : public gate {
   class keeper;
 
   verdict run_inside(const pass& shown, const std::function<void()>& action) override;
+  verdict rebind_inside(const std::string& from, const pass& shown, rebinding kind) override;
+  std::string read_bound_lock() override;
 
   std::unique_ptr<keeper> keeper_;
 };

@@ -98,8 +98,14 @@ class etcd_gate {
     return transaction(shown, guarded);
   }
 
+  /// One transaction that binds the gate to another lock, as gate::rebind says; verdict_of() takes its
+  /// answer. A gate that nobody has passed yet is bound to nobody: wrong_lock. Throws lock_error as
+  /// gate::rebind.
+  [[nodiscard]] etcd_operation rebind(const std::string& from, const pass& shown,
+                                      rebinding kind = rebinding::keeps_numbers) const;
+
   /// What the answer means: its own `succeeded`; then, if that is false, that of the one transaction
-  /// within; then, if that is false as well, that of the one within the latter. Throws lock_error
+  /// within; and so on, as deep as the answer goes. Throws lock_error
   /// (store_refused) when one that is needed is missing: then it is no answer to this gate.
   static verdict verdict_of(const std::vector<bool>& succeeded);
 

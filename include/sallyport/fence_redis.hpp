@@ -69,6 +69,12 @@ class redis_gate {
     return command(shown, guarded, keys);
   }
 
+  /// The words of one command that binds the gate to another lock, as gate::rebind says. The answer is
+  /// an array, its first element the number for verdict_of(). A gate that nobody has passed yet is
+  /// bound to nobody: wrong_lock. Throws lock_error as gate::rebind.
+  [[nodiscard]] words rebind(const std::string& from, const pass& shown,
+                             rebinding kind = rebinding::keeps_numbers) const;
+
   /// What the first element of the answer means. Throws lock_error (store_refused) for a number
   /// that no gate answers.
   static verdict verdict_of(std::int64_t first_element);

@@ -93,9 +93,19 @@ class sql_gate {
     return admit(shown);
   }
 
+  /// One statement that binds the gate to another lock, as gate::rebind says; it gives one row with one
+  /// number, for verdict_of(), or no row when nobody has passed the gate yet. Run it in a transaction
+  /// of its own: it waits for those who are inside. Triggers share the row, and are bound with it.
+  /// `options.lock` is not looked at. Throws lock_error as gate::rebind and admit().
+  [[nodiscard]] sql::statement rebind(const std::string& from, const pass& shown,
+                                      rebinding kind = rebinding::keeps_numbers) const;
+  /// Does so through `database`; a gate that nobody has passed yet is bound to nobody: wrong_lock.
+  verdict rebind(const sql::executor& database, const std::string& from, const pass& shown,
+                 rebinding kind = rebinding::keeps_numbers) const;
+
   /// What the number means. Throws lock_error (store_refused) for one that no gate answers.
   static verdict verdict_of(std::int64_t number);
-  /// The same for the whole answer to admit().
+  /// The same for the whole answer to admit() or rebind().
   static verdict verdict_of(const sql::answer& answered);
 
   /// Begins a transaction through `database`, judges `shown` in it, runs `action` if it passes, and
@@ -225,6 +235,10 @@ inline constexpr std::string_view bad_pass = "SP004";    ///< it can't be judged
 
 /// Statements without parameters as a script for psql, or for mariadb (with DELIMITER).
 [[nodiscard]] std::string sql_script(sql::dialect whose, const std::vector<sql::statement>& all);
+
+/// A statement with its parameters written into it, for a console. REQUIRES: as many parameters as
+/// placeholders, texts of UTF-8 without control characters, and no `?` or `$` outside of quotes but placeholders.
+[[nodiscard]] std::string sql_text(sql::dialect whose, const sql::statement& one);
 
 /// Declares under which pass the transaction writes from here on; a later one replaces it, so that one
 /// transaction may write under several locks, one after the other. On PostgreSQL it ends with the

@@ -21,7 +21,7 @@ struct lease_record;
 }
 namespace detail {
 class client_state;
-class reentry;
+class entry;
 }  // namespace detail
 
 enum class lease_state : std::uint8_t {
@@ -91,6 +91,9 @@ class lease_view {
 /// One grant of a lock to one holder: an object you own, not a property of a thread. Move it where
 /// you like; the destructor gives it back and never throws. While it lives it is renewed in the
 /// background (unless renewal::never).
+/// Blocks: release(), and so the destructor, waits for the store's word, up to
+/// client_options::request_timeout (2 s) when the store does not answer. An event loop hands the lease
+/// to another thread to end it there.
 ///
 /// | state    | valid()          | renewal confirmed | deadline passes | release()       |
 /// |----------|------------------|-------------------|-----------------|-----------------|
@@ -109,6 +112,7 @@ class lease : public lease_view {
   lease& operator=(lease&& other) noexcept;
   lease(const lease&) = delete;
   lease& operator=(const lease&) = delete;
+  /// release(), unless the lease has ended: may block for up to a request's time-out.
   ~lease();
 
   /// Gives the lock back and waits (a request's time-out at most) for the store's word. Never
@@ -131,9 +135,9 @@ class lease : public lease_view {
  private:
   friend class detail::client_state;
   lease(std::shared_ptr<detail::client_state> client, std::shared_ptr<runtime::lease_record> record,
-        std::shared_ptr<detail::reentry> entry) noexcept;
+        std::shared_ptr<detail::entry> entry) noexcept;
 
-  std::shared_ptr<detail::reentry> entry_;  // set for leases of a recursive_mutex
+  std::shared_ptr<detail::entry> entry_;  // set for leases of a recursive_mutex
 };
 
 }  // namespace sallyport

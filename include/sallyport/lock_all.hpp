@@ -6,11 +6,13 @@
 
 #include <array>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <utility>
 #include <vector>
 
 namespace sallyport {
@@ -23,7 +25,7 @@ class lease_set {
   lease_set& operator=(lease_set&&) noexcept;
   lease_set(const lease_set&) = delete;
   lease_set& operator=(const lease_set&) = delete;
-  /// Releases all, in the reverse order of taking.
+  /// Releases all, in the reverse order of taking; blocks as ~lease does, for each.
   ~lease_set();
 
   [[nodiscard]] std::size_t size() const noexcept;
@@ -55,17 +57,48 @@ class lease_set {
                                                       std::stop_token stop = {});
 
 /// Waits as long as it takes. Throws lock_error when a store is broken.
-template <class... Mutexes>
+template <std::derived_from<mutex>... Mutexes>
 [[nodiscard]] lease_set lock_all(Mutexes&... mutexes) {
   const std::array<mutex*, sizeof...(mutexes)> all{&mutexes...};
   return std::move(*lock_all_until(all, lease_clock::time_point::max()));
 }
+/// Waits until `stop` is requested: then empty.
+template <std::derived_from<mutex>... Mutexes>
+[[nodiscard]] std::optional<lease_set> lock_all(std::stop_token stop, Mutexes&... mutexes) {
+  const std::array<mutex*, sizeof...(mutexes)> all{&mutexes...};
+  return lock_all_until(all, lease_clock::time_point::max(), std::move(stop));
+}
 
-template <class Rep, class Period, class... Mutexes>
+/// One try of each, no queue.
+template <std::derived_from<mutex>... Mutexes>
+[[nodiscard]] std::optional<lease_set> try_lock_all(Mutexes&... mutexes) {
+  const std::array<mutex*, sizeof...(mutexes)> all{&mutexes...};
+  return lock_all_until(all, lease_clock::time_point::min());
+}
+
+template <class Rep, class Period, std::derived_from<mutex>... Mutexes>
+[[nodiscard]] std::optional<lease_set> try_lock_all_for(
+    const std::chrono::duration<Rep, Period>& wait, std::stop_token stop, Mutexes&... mutexes) {
+  const std::array<mutex*, sizeof...(mutexes)> all{&mutexes...};
+  return lock_all_until(all, detail::from_now(wait), std::move(stop));
+}
+template <class Rep, class Period, std::derived_from<mutex>... Mutexes>
 [[nodiscard]] std::optional<lease_set> try_lock_all_for(
     const std::chrono::duration<Rep, Period>& wait, Mutexes&... mutexes) {
+  return try_lock_all_for(wait, std::stop_token{}, mutexes...);
+}
+
+template <class Clock, class Duration, std::derived_from<mutex>... Mutexes>
+[[nodiscard]] std::optional<lease_set> try_lock_all_until(
+    const std::chrono::time_point<Clock, Duration>& deadline, std::stop_token stop,
+    Mutexes&... mutexes) {
   const std::array<mutex*, sizeof...(mutexes)> all{&mutexes...};
-  return lock_all_until(all, detail::from_now(wait));
+  return lock_all_until(all, detail::on_lease_clock(deadline), std::move(stop));
+}
+template <class Clock, class Duration, std::derived_from<mutex>... Mutexes>
+[[nodiscard]] std::optional<lease_set> try_lock_all_until(
+    const std::chrono::time_point<Clock, Duration>& deadline, Mutexes&... mutexes) {
+  return try_lock_all_until(deadline, std::stop_token{}, mutexes...);
 }
 
 }  // namespace sallyport

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace sallyport {
 
@@ -33,6 +34,11 @@ struct lock_options {
 struct client_options {
   /// Shown by `who`: which program holds the lock. Empty: the process's own name.
   std::string label{};
+  /// The folder from which the backend is loaded, if its store is the first of its kind that this
+  /// process opens and the backend was not linked into the program. Nobody but root, the user of the
+  /// process and those who can replace the program may be able to write there. Empty: the folder that the
+  /// environment variable SALLYPORT_MODULES names; without one, where Sallyport was installed.
+  std::string modules{};
   /// Another process that must be dead as well before a store that notices deaths (`local:`) takes
   /// this client's leases for abandoned: a guard that cleans up after a killed holder, say. 0: none.
   /// Must be running when the client is opened; elsewhere it has no effect, there a dead holder's
@@ -40,6 +46,8 @@ struct client_options {
   std::int64_t companion_pid = 0;
   /// Told what happens; called on the notifier's thread. May be null.
   std::shared_ptr<observer> watcher{};
+  /// Further ones, told of each event after `watcher`, in this order: to count and to log, say.
+  std::vector<std::shared_ptr<observer>> watchers{};
   /// How fast clocks may run apart, as a share of the lease. chrony may slew by 8 %; use 0.1 where
   /// that is so.
   double clock_drift = 0.01;

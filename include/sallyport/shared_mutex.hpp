@@ -39,6 +39,10 @@ class shared_mutex : public detail::acquiring<shared_mutex> {
   [[nodiscard]] std::optional<lease> acquire_shared(std::error_code& error) noexcept {
     return readers().acquire(error);
   }
+  [[nodiscard]] std::optional<lease> acquire_shared(std::stop_token stop,
+                                                    std::error_code& error) noexcept {
+    return readers().acquire(std::move(stop), error);
+  }
   [[nodiscard]] std::optional<lease> try_acquire_shared() { return readers().try_acquire(); }
   [[nodiscard]] std::optional<lease> try_acquire_shared(std::error_code& error) noexcept {
     return readers().try_acquire(error);
@@ -48,11 +52,37 @@ class shared_mutex : public detail::acquiring<shared_mutex> {
       const std::chrono::duration<Rep, Period>& wait, std::stop_token stop = {}) {
     return readers().try_acquire_for(wait, std::move(stop));
   }
+  template <class Rep, class Period>
+  [[nodiscard]] std::optional<lease> try_acquire_shared_for(
+      const std::chrono::duration<Rep, Period>& wait, std::stop_token stop,
+      std::error_code& error) noexcept {
+    return readers().try_acquire_for(wait, std::move(stop), error);
+  }
   template <class Clock, class Duration>
   [[nodiscard]] std::optional<lease> try_acquire_shared_until(
       const std::chrono::time_point<Clock, Duration>& deadline, std::stop_token stop = {}) {
     return readers().try_acquire_until(deadline, std::move(stop));
   }
+  template <class Clock, class Duration>
+  [[nodiscard]] std::optional<lease> try_acquire_shared_until(
+      const std::chrono::time_point<Clock, Duration>& deadline, std::stop_token stop,
+      std::error_code& error) noexcept {
+    return readers().try_acquire_until(deadline, std::move(stop), error);
+  }
+
+  /// The reader's side as a lock of its own, whose acquire() is acquire_shared(): for with_lock.
+  class reader_side : public detail::acquiring<reader_side> {
+   public:
+    explicit reader_side(shared_mutex& owner) noexcept : owner_(owner) {}
+
+   private:
+    friend class detail::acquiring<reader_side>;
+    [[nodiscard]] std::optional<lease> wait(lease_clock::time_point until, std::stop_token stop,
+                                            std::error_code& error) noexcept;
+    shared_mutex& owner_;
+  };
+  /// Good for as long as the mutex lives.
+  [[nodiscard]] reader_side readers() noexcept { return reader_side{*this}; }
 
   void lock();
   [[nodiscard]] bool try_lock();
@@ -82,20 +112,6 @@ class shared_mutex : public detail::acquiring<shared_mutex> {
 
  private:
   friend class detail::acquiring<shared_mutex>;
-
-  /// The reader's side of the same name.
-  class reader_side : public detail::acquiring<reader_side> {
-   public:
-    explicit reader_side(shared_mutex& owner) noexcept : owner_(owner) {}
-
-   private:
-    friend class detail::acquiring<reader_side>;
-    [[nodiscard]] std::optional<lease> wait(lease_clock::time_point until, std::stop_token stop,
-                                            std::error_code& error) noexcept;
-    shared_mutex& owner_;
-  };
-
-  [[nodiscard]] reader_side readers() noexcept { return reader_side{*this}; }
   [[nodiscard]] std::optional<lease> wait(lease_clock::time_point until, std::stop_token stop,
                                           std::error_code& error) noexcept;
   [[nodiscard]] bool lock_until(lock_mode mode, lease_clock::time_point until);

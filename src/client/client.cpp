@@ -10,7 +10,9 @@ client client::open(std::string_view uri, client_options options) {
   return client{detail::client_state::open(uri, std::move(options))};
 }
 
-std::string client::schema(std::string_view uri) { return detail::client_state::schema(uri); }
+std::string client::schema(std::string_view uri, const client_options& options) {
+  return detail::client_state::schema(uri, options);
+}
 
 const capabilities& client::capabilities() const noexcept { return state_->can(); }
 

@@ -11,7 +11,10 @@
 #include <chrono>
 #include <new>
 #include <string>
+#include <string_view>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace sallyport::detail {
 namespace {
@@ -21,7 +24,14 @@ using namespace std::chrono_literals;
 /// How long a client that closes waits for the store to hear of its last releases and withdrawals.
 constexpr std::chrono::milliseconds departure_patience = 1s;
 
-thread_local std::string last_detail;  // the sentence behind this thread's last std::error_code
+/// Behind this thread's last std::error_code.
+struct reported {
+  std::error_code code;
+  std::string sentence;
+};
+thread_local reported last_reported;
+
+constexpr std::string_view inherited = "this handle was inherited through fork()";
 
 /// A blocked acquire: finished by whichever thread ends it.
 class blocking_acquire final : public runtime::acquire_waiter {
@@ -65,12 +75,13 @@ void validate(const client_options& options) {
 
 }  // namespace
 
-void report(std::error_code& error, const base::failure& why) {
-  error = why.code;
+void report(std::error_code& error, std::error_code code, std::string_view sentence) noexcept {
+  error = code;
+  last_reported.code = code;
   try {
-    last_detail = why.detail;
+    last_reported.sentence = sentence;
   } catch (const std::bad_alloc&) {
-    last_detail.clear();  // the code has a sentence of its own
+    last_reported.sentence.clear();  // the code has words of its own
   }
 }
 
@@ -78,24 +89,33 @@ void throw_failure(const base::failure& why) {
   throw lock_error(why.code, why.detail.empty() ? "sallyport" : why.detail);
 }
 
-void throw_failure(const std::error_code& error) {
-  SALLYPORT_CHECK(error);
-  throw lock_error(error, last_detail.empty() ? "sallyport" : last_detail);
+void throw_failure(const std::error_code& error) { throw to_lock_error(error); }
+
+namespace {
+
+std::shared_ptr<const runtime::audience> observers_of(const client_options& options) {
+  std::vector<std::shared_ptr<observer>> all = options.watchers;
+  all.insert(all.begin(), options.watcher);
+  std::erase(all, nullptr);
+  return all.empty() ? nullptr : std::make_shared<const runtime::audience>(std::move(all));
 }
 
-client_state::innards::innards(client_state& owner, const client_options& options)
+}  // namespace
+
+client_state::innards::innards(client_state& owner, const client_options& options,
+                               const std::shared_ptr<const runtime::audience>& observers)
     : world(
           [this] {
             engine.run_due();
             observed.run_due();
           },
-          [watcher = options.watcher](std::uint64_t events) {
-            if (watcher) watcher->missed(events);
+          [observers](std::uint64_t events) {
+            if (observers) observers->tell(&observer::missed, events);
           }),
       engine(world, {.max_waiters_per_name = options.max_waiters_per_name,
-                     .watcher = options.watcher,
+                     .observers = observers,
                      .seed = base::kernel_seed()}),
-      observed(owner, options.heartbeat) {}
+      observed(owner, options.heartbeat, options.request_timeout) {}
 
 std::shared_ptr<client_state> client_state::open(std::string_view uri, client_options options) {
   return std::make_shared<client_state>(uri, std::move(options));
@@ -103,7 +123,8 @@ std::shared_ptr<client_state> client_state::open(std::string_view uri, client_op
 
 namespace {
 
-const backend_api::backend_descriptor& backend_for(std::string_view address) {
+const backend_api::backend_descriptor& backend_for(std::string_view address,
+                                                   const std::string& modules) {
   const auto colon = address.find(':');
   if (colon == std::string_view::npos || colon == 0) {
     refuse(errc::bad_uri, "a store's address begins with its scheme, for example memory:");
@@ -116,15 +137,16 @@ const backend_api::backend_descriptor& backend_for(std::string_view address) {
                "secret: name the store again (--store, SALLYPORT_STORE) with a "
                "password_file that the command may read");
   }
-  const auto found = client_detail::find_backend(address.substr(0, colon));
+  const auto found = client_detail::find_backend(address.substr(0, colon), modules);
   if (!found) throw_failure(found.error());
   return **found;
 }
 
 }  // namespace
 
-std::string client_state::schema(std::string_view uri) {
-  const backend_api::backend_descriptor& backend = backend_for(uri.empty() ? "local:" : uri);
+std::string client_state::schema(std::string_view uri, const client_options& options) {
+  const backend_api::backend_descriptor& backend =
+      backend_for(uri.empty() ? "local:" : uri, options.modules);
   if (backend.schema == nullptr) {
     refuse(errc::not_supported, "this store needs no tables, nor anything else to be made first");
   }
@@ -134,11 +156,13 @@ std::string client_state::schema(std::string_view uri) {
 }
 
 client_state::client_state(std::string_view uri, client_options options)
-    : options_(std::move(options)), born_(base::fork_generation()) {
+    : options_(std::move(options)),
+      observers_(observers_of(options_)),
+      born_(base::fork_generation()) {
   validate(options_);
   const std::string_view address = uri.empty() ? std::string_view{"local:"} : uri;
-  const backend_api::backend_descriptor& found = backend_for(address);
-  inside_ = std::make_unique<innards>(*this, options_);
+  const backend_api::backend_descriptor& found = backend_for(address, options_.modules);
+  inside_ = std::make_unique<innards>(*this, options_, observers_);
   const std::string label = options_.label.empty() ? program_invocation_short_name : options_.label;
   auto opened = found.open({.uri = std::string(address),
                             .owner = {.host = host_name(),
@@ -182,11 +206,14 @@ void client_state::say_farewell() {
   inside_->store->settle(until);
 }
 
+base::failure client_state::dead_in_child() const {
+  if (alive()) return {};
+  return {make_error_code(errc::forked),
+          "this handle was inherited through fork(); open a client of your own in the child"};
+}
+
 void client_state::ensure_alive() const {
-  if (!alive()) {
-    refuse(errc::forked,
-           "this handle was inherited through fork(); open a client of your own in the child");
-  }
+  if (const base::failure problem = dead_in_child(); problem.code) throw_failure(problem);
 }
 
 std::shared_ptr<const runtime::lock_spec> client_state::make_spec(
@@ -243,7 +270,7 @@ std::shared_ptr<const runtime::lock_spec> client_state::make_spec(
   return std::make_shared<const runtime::lock_spec>(std::move(spec));
 }
 
-void client_state::wait(backend_api::drive_ticket& ticket) {
+bool client_state::drive(backend_api::drive_ticket& ticket) {
   while (!ticket.finished()) {
     switch (store().drive(ticket, lease_clock::time_point::max())) {
       case backend_api::drive_outcome::finished:
@@ -251,9 +278,16 @@ void client_state::wait(backend_api::drive_ticket& ticket) {
         break;
       case backend_api::drive_outcome::not_driven:
         ticket.wait();
-        return;
+        return true;
+      case backend_api::drive_outcome::no_memory:
+        return false;
     }
   }
+  return true;
+}
+
+void client_state::wait(backend_api::drive_ticket& ticket) {
+  if (!drive(ticket)) ticket.wait();
 }
 
 std::error_code client_state::start_threads(bool news) noexcept {
@@ -269,20 +303,23 @@ std::shared_ptr<runtime::lease_record> client_state::acquire(
     const std::stop_token& stop, std::string_view value, std::error_code& error) noexcept {
   error.clear();
   if (!alive()) {
-    report(error, {make_error_code(errc::forked), "this handle was inherited through fork()"});
+    report(error, errc::forked, inherited);
     return nullptr;
   }
   if (stop.stop_requested()) return nullptr;
   // Before anything is sent: a grant without a watchdog could not be kept, nor be given back.
-  if (const std::error_code problem = start_threads(options_.watcher != nullptr)) {
-    report(error, {problem, {}});
+  if (const std::error_code problem = start_threads(observers_ != nullptr)) {
+    report(error, problem);
     return nullptr;
   }
   blocking_acquire call;
   engine().acquire(call, spec, until, value);
   if (!call.ticket.finished()) {
     const std::stop_callback on_stop{stop, [&] { engine().cancel(call); }};
-    wait(call.ticket);
+    if (!drive(call.ticket)) {
+      engine().give_up(call, {make_error_code(errc::not_enough_memory), {}});
+      call.ticket.wait();
+    }
   }
   auto* const record = std::get_if<std::shared_ptr<runtime::lease_record>>(&call.outcome());
   if (record != nullptr) return std::move(*record);
@@ -317,7 +354,7 @@ void client_state::claim(runtime::lease_record& record) {
 void client_state::downgrade(runtime::lease_record& record, std::error_code& error) noexcept {
   error.clear();
   if (!alive()) {
-    report(error, {make_error_code(errc::forked), "this handle was inherited through fork()"});
+    report(error, errc::forked, inherited);
     return;
   }
   blocking_word call;
@@ -327,8 +364,8 @@ void client_state::downgrade(runtime::lease_record& record, std::error_code& err
 }
 
 lease client_state::make_lease(std::shared_ptr<runtime::lease_record> record,
-                               std::shared_ptr<reentry> entry) {
-  return lease{shared_from_this(), std::move(record), std::move(entry)};
+                               std::shared_ptr<entry> entered) {
+  return lease{shared_from_this(), std::move(record), std::move(entered)};
 }
 
 lease_view client_state::make_view(std::shared_ptr<runtime::lease_record> record) {
@@ -336,3 +373,13 @@ lease_view client_state::make_view(std::shared_ptr<runtime::lease_record> record
 }
 
 }  // namespace sallyport::detail
+
+namespace sallyport {
+
+lock_error to_lock_error(const std::error_code& error) {
+  SALLYPORT_CHECK(error);
+  const auto& [code, sentence] = detail::last_reported;
+  return {error, code == error && !sentence.empty() ? sentence : std::string("sallyport")};
+}
+
+}  // namespace sallyport

@@ -3,6 +3,7 @@
 #include "backend_api/backend.hpp"
 #include "base/fork_generation.hpp"
 #include "client/observations.hpp"
+#include "runtime/audience.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/threads.hpp"
 #include <sallyport/acquiring.hpp>
@@ -17,7 +18,7 @@
 
 namespace sallyport::detail {
 
-class reentry;
+class entry;
 
 /// What all copies of a client, its locks and its leases share: the engine, its threads and the
 /// backend.
@@ -26,7 +27,7 @@ class client_state : public std::enable_shared_from_this<client_state> {
  public:
   static std::shared_ptr<client_state> open(std::string_view uri, client_options options);
   /// As client::schema.
-  static std::string schema(std::string_view uri);
+  static std::string schema(std::string_view uri, const client_options& options);
   client_state(std::string_view uri, client_options options);
   ~client_state();
   client_state(const client_state&) = delete;
@@ -36,6 +37,8 @@ class client_state : public std::enable_shared_from_this<client_state> {
   [[nodiscard]] bool alive() const noexcept { return born_ == base::fork_generation(); }
   /// Throws lock_error (forked) unless alive().
   void ensure_alive() const;
+  /// The same as a value: without a code when alive().
+  [[nodiscard]] base::failure dead_in_child() const;
 
   [[nodiscard]] const capabilities& can() const noexcept { return inside_->store->capabilities(); }
   [[nodiscard]] runtime::engine& engine() noexcept { return inside_->engine; }
@@ -64,9 +67,12 @@ class client_state : public std::enable_shared_from_this<client_state> {
 
   /// Blocks until the ticket is finished, lending this thread to the backend where it can use it.
   void wait(backend_api::drive_ticket& ticket);
+  /// The same, unless this thread finds no memory for what it hears. False: then the ticket is still
+  /// to be waited for.
+  [[nodiscard]] bool drive(backend_api::drive_ticket& ticket);
 
   [[nodiscard]] lease make_lease(std::shared_ptr<runtime::lease_record> record,
-                                 std::shared_ptr<reentry> entry = nullptr);
+                                 std::shared_ptr<entry> entered = nullptr);
   [[nodiscard]] static const std::shared_ptr<runtime::lease_record>& record_of(
       const lease_view& view) noexcept {
     return view.record_;
@@ -75,7 +81,8 @@ class client_state : public std::enable_shared_from_this<client_state> {
 
  private:
   struct innards {
-    innards(client_state& owner, const client_options& options);
+    innards(client_state& owner, const client_options& options,
+            const std::shared_ptr<const runtime::audience>& observers);
     /// Outlives the threads that finish it.
     struct departure final : runtime::word_waiter {
       void finished() noexcept override { ticket.finish(); }
@@ -91,12 +98,16 @@ class client_state : public std::enable_shared_from_this<client_state> {
   void say_farewell();
 
   const client_options options_;
+  const std::shared_ptr<const runtime::audience> observers_;  // null: none
   const std::uint32_t born_;
   std::unique_ptr<innards> inside_;
 };
 
-/// Sets `error` and remembers the sentence for throw_failure on this thread.
-void report(std::error_code& error, const base::failure& why);
+/// Sets `error` and remembers the sentence for to_lock_error on this thread. Needs no memory.
+void report(std::error_code& error, std::error_code code, std::string_view sentence = {}) noexcept;
+inline void report(std::error_code& error, const base::failure& why) noexcept {
+  report(error, why.code, why.detail);
+}
 /// Throws lock_error with code and sentence.
 [[noreturn]] void throw_failure(const base::failure& why);
 
@@ -112,6 +123,7 @@ template <class T, class Start>
     here.ticket.finish();
   });
   state.wait(here.ticket);
+  state.engine().store_heard(here.answer ? nullptr : &here.answer.error());
   return std::move(here.answer);
 }
 

@@ -1,19 +1,16 @@
 #include "client/lock_core.hpp"
 #include "client/observations.hpp"
 #include <sallyport/election.hpp>
+#include <sallyport/error.hpp>
 
+#include <new>
 #include <string>
 #include <utility>
 
 namespace sallyport {
 namespace {
 
-void refuse_long_value(std::string_view value) {
-  if (value.size() > election::max_value_bytes) {
-    throw lock_error(make_error_code(errc::bad_option),
-                     "an election's value has at most 65,536 bytes");
-  }
-}
+constexpr std::string_view too_long = "an election's value has at most 65,536 bytes";
 
 }  // namespace
 
@@ -38,11 +35,19 @@ election::~election() = default;
 
 const lock_name& election::name() const noexcept { return core_->spec().name; }
 
+std::optional<lease> election::wait(std::string_view value, lease_clock::time_point until,
+                                    std::stop_token stop, std::error_code& error) noexcept {
+  if (value.size() > max_value_bytes) {
+    detail::report(error, errc::bad_option, too_long);
+    return std::nullopt;
+  }
+  return core_->wait(until, stop, value, error);
+}
+
 std::optional<lease> election::campaign_until(std::string_view value, lease_clock::time_point until,
                                               std::stop_token stop) {
-  refuse_long_value(value);
   std::error_code error;
-  auto got = core_->wait(until, stop, value, error);
+  auto got = wait(value, until, std::move(stop), error);
   if (error) detail::throw_failure(error);
   return got;
 }
@@ -60,30 +65,79 @@ std::optional<lease> election::try_campaign(std::string_view value) {
 }
 
 void election::proclaim(const lease& leadership, std::string_view value) {
-  refuse_long_value(value);
-  leadership.ensure_valid();
-  detail::client_state& owner = core_->owner();
-  auto answer = detail::await_completion<bool>(owner, [&](auto done) {
-    owner.engine().set_value(*detail::client_state::record_of(leadership), value, std::move(done));
-  });
-  if (!answer) detail::throw_failure(answer.error());
-  if (!*answer) {
-    throw lock_error(make_error_code(errc::lease_lost),
-                     "'" + name().text() + "' is led by somebody else");
+  std::error_code error;
+  proclaim(leadership, value, error);
+  if (error) detail::throw_failure(error);
+}
+
+void election::proclaim(const lease& leadership, std::string_view value,
+                        std::error_code& error) noexcept {
+  error.clear();
+  try {
+    if (value.size() > max_value_bytes) return detail::report(error, errc::bad_option, too_long);
+    const lease_state now = leadership.state();
+    if (now == lease_state::lost || now == lease_state::released) {
+      return detail::report(
+          error, errc::lease_lost,
+          "the lease on '" + name().text() + "' is " + std::string(to_string(now)));
+    }
+    detail::client_state& owner = core_->owner();
+    auto answer = detail::await_completion<bool>(owner, [&](auto done) {
+      owner.engine().set_value(*detail::client_state::record_of(leadership), value,
+                               std::move(done));
+    });
+    if (!answer) return detail::report(error, answer.error());
+    if (!*answer) {
+      return detail::report(error, errc::lease_lost,
+                            "'" + name().text() + "' is led by somebody else");
+    }
+  } catch (const std::bad_alloc&) {
+    detail::report(error, errc::not_enough_memory);
   }
 }
 
 std::optional<leader_info> election::leader() const {
-  return detail::read_leader(core_->owner(), name());
+  std::error_code error;
+  auto found = leader(error);
+  if (error) detail::throw_failure(error);
+  return found;
 }
 
-observation election::observe(
-    std::function<void(const std::optional<leader_info>&)> callback) const {
-  core_->owner().ensure_alive();
-  auto state =
-      std::make_shared<detail::observation_state>(core_->owner(), name(), std::move(callback));
-  core_->owner().observed().add(state);
-  return observation{core_->shared_owner(), std::move(state)};
+std::optional<leader_info> election::leader(std::error_code& error) const noexcept {
+  error.clear();
+  try {
+    auto answer = detail::read_leader(core_->owner(), name());
+    if (answer) return std::move(*answer);
+    detail::report(error, answer.error());
+  } catch (const std::bad_alloc&) {
+    detail::report(error, errc::not_enough_memory);
+  }
+  return std::nullopt;
+}
+
+observation election::observe(leader_callback changed, unknown_callback unknown) const {
+  std::error_code error;
+  auto made = observe(std::move(changed), std::move(unknown), error);
+  if (!made) detail::throw_failure(error);
+  return std::move(*made);
+}
+
+std::optional<observation> election::observe(leader_callback changed, unknown_callback unknown,
+                                             std::error_code& error) const noexcept {
+  error.clear();
+  try {
+    detail::client_state& owner = core_->owner();
+    auto state = std::make_shared<detail::observation_state>(owner, name(), std::move(changed),
+                                                             std::move(unknown));
+    if (const base::failure problem = owner.observed().add(state); problem.code) {
+      detail::report(error, problem);
+      return std::nullopt;
+    }
+    return observation{core_->shared_owner(), std::move(state)};
+  } catch (const std::bad_alloc&) {
+    detail::report(error, errc::not_enough_memory);
+    return std::nullopt;
+  }
 }
 
 }  // namespace sallyport

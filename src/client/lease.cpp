@@ -108,7 +108,7 @@ lock_mode lease_view::mode() const noexcept { return record_->mode.load(); }
 const lock_name& lease_view::name() const noexcept { return record_->spec->name; }
 
 fence::pass lease_view::fence_pass() const {
-  return {client_->can().store_id + '|' + name().text(), token(), mode()};
+  return {*record_->store_id + '|' + name().text(), token(), mode()};
 }
 
 std::optional<store_entry> lease_view::entry() const {
@@ -125,7 +125,7 @@ void lease_view::ensure_valid() const {
 }
 
 lease::lease(std::shared_ptr<detail::client_state> client, std::shared_ptr<lease_record> record,
-             std::shared_ptr<detail::reentry> entry) noexcept
+             std::shared_ptr<detail::entry> entry) noexcept
     : lease_view(std::move(client), std::move(record)), entry_(std::move(entry)) {}
 
 lease& lease::operator=(lease&& other) noexcept {
@@ -149,14 +149,14 @@ release_result lease::release() noexcept {
   if (!entry_) return client_->release(*record_);
   // The grant goes on for the other entries; this lease alone is over.
   const auto entry = std::move(entry_);
-  auto mine = std::make_shared<lease_record>(record_->spec, record_->token, record_->permits,
-                                             record_->granted_at);
+  lease_record& mine = entry->after();
   const bool was_valid = valid();
-  const release_result result = dead_by_fork() ? release_result::already_lost : entry->leave();
-  mine->state.store(was_valid ? lease_record::phase::released : lease_record::phase::lost);
-  mine->deadline.store(record_->deadline.load());
-  mine->release_wanted.store(record_->release_wanted.load());
-  record_ = std::move(mine);
+  const release_result result =
+      dead_by_fork() ? release_result::already_lost : entry->grant().leave();
+  mine.state.store(was_valid ? lease_record::phase::released : lease_record::phase::lost);
+  mine.deadline.store(record_->deadline.load());
+  mine.release_wanted.store(record_->release_wanted.load());
+  record_ = std::shared_ptr<lease_record>(entry, &mine);
   return was_valid ? result : release_result::already_lost;
 }
 

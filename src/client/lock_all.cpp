@@ -3,9 +3,12 @@
 #include <sallyport/lock_all.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <numeric>
 #include <string>
+#include <string_view>
+#include <tuple>
 
 namespace sallyport {
 
@@ -70,13 +73,17 @@ bool third_left(const lease& each) {
   return each.valid() && each.deadline() - lease_clock::now() >= each.length() / 3;
 }
 
+/// By store, then by name: the same order for everybody. What a store that was never reached is called
+/// is not known; its locks come first, so that nothing is held while it is waited for.
 std::vector<std::size_t> taking_order(std::span<mutex* const> mutexes) {
   std::vector<std::size_t> order(mutexes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto key = [&](std::size_t index) {
     const detail::lock_core& core = mutexes[index]->core();
-    return std::pair{std::string_view{core.owner().can().store_id},
-                     std::string_view{core.spec().name.text()}};
+    const std::string& store = core.owner().store().store_id();
+    // Two stores without a name are two stores.
+    const auto client = store.empty() ? reinterpret_cast<std::uintptr_t>(&core.owner()) : 0;
+    return std::tuple{std::string_view{store}, client, std::string_view{core.spec().name.text()}};
   };
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
   const auto twice = std::ranges::adjacent_find(
@@ -86,6 +93,11 @@ std::vector<std::size_t> taking_order(std::span<mutex* const> mutexes) {
                      "lock_all: '" + mutexes[*twice]->name().text() + "' is named twice");
   }
   return order;
+}
+
+bool all_stores_known(std::span<mutex* const> mutexes) {
+  return std::ranges::none_of(
+      mutexes, [](const mutex* each) { return each->core().owner().store().store_id().empty(); });
 }
 
 void refuse_names_already_held(std::span<mutex* const> mutexes) {
@@ -105,16 +117,20 @@ std::optional<lease_set> lock_all_until(std::span<mutex* const> mutexes,
                                         lease_clock::time_point deadline, std::stop_token stop) {
   constexpr int rounds =
       16;  // a lease that lapses while the others are taken is taken again, but not for ever
-  const std::vector<std::size_t> order = taking_order(mutexes);
   refuse_names_already_held(mutexes);
   for (int round = 0; round < rounds; ++round) {
+    const bool known = all_stores_known(mutexes);
+    const std::vector<std::size_t> order = taking_order(mutexes);
     std::vector<std::optional<lease>> got(mutexes.size());
     for (const std::size_t index : order) {
       std::error_code error;
       got[index] = mutexes[index]->core().wait(deadline, stop, {}, error);
       if (error) detail::throw_failure(error);
       if (!got[index]) return std::nullopt;  // what was taken is released as `got` goes
+      // Now that it has said its name, the order may be another one than everybody's.
+      if (!known && taking_order(mutexes) != order) break;
     }
+    if (!std::ranges::all_of(got, [](const auto& each) { return each.has_value(); })) continue;
     for (const std::size_t index : order) {
       mutexes[index]->core().owner().claim(*detail::client_state::record_of(*got[index]));
     }

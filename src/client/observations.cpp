@@ -1,9 +1,11 @@
 #include "client/observations.hpp"
 
 #include "client/client_state.hpp"
+#include <sallyport/error.hpp>
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 namespace sallyport::detail {
 namespace {
@@ -16,41 +18,59 @@ std::optional<leader_info> leader_of(const std::optional<lock_info>& lock) {
 
 }  // namespace
 
-std::optional<leader_info> read_leader(client_state& client, const lock_name& name) {
-  client.ensure_alive();
+base::result<std::optional<leader_info>> read_leader(client_state& client, const lock_name& name) {
+  if (auto problem = client.dead_in_child(); problem.code)
+    return tl::unexpected(std::move(problem));
   auto answer = await_completion<std::optional<lock_info>>(
       client, [&](auto done) { client.store().who(name, std::move(done)); });
-  if (!answer) throw_failure(answer.error());
+  if (!answer) return tl::unexpected(std::move(answer.error()));
   return leader_of(*answer);
 }
 
-void observation_state::read() {
+void observation_state::read(lease_clock::duration patience) {
+  const auto now = lease_clock::now();
+  bool overdue = false;
   {
     const base::mutex_lock held{mutex_};
     if (ended_) return;
     if (reading_) {
       again_ = true;
-      return;
+      overdue = now >= reading_since_ + patience;
+    } else {
+      reading_ = true;
+      reading_since_ = now;
     }
-    reading_ = true;
+    if (again_ && !overdue) return;
+  }
+  if (overdue) {
+    tell_failure({errc::outcome_unknown, "the store has not answered who leads"});
+    return;
   }
   client_.store().who(
-      name_, [self = shared_from_this()](base::result<std::optional<lock_info>> answer) {
+      name_, [self = shared_from_this(), patience](base::result<std::optional<lock_info>> answer) {
         bool again = false;
         {
           const base::mutex_lock held{self->mutex_};
           self->reading_ = false;
           again = std::exchange(self->again_, false);
         }
+        self->client_.engine().store_heard(answer ? nullptr : &answer.error());
         if (answer) {
           self->client_.world().tell([self, leader = leader_of(*answer)] { self->heard(leader); });
+        } else {
+          self->tell_failure(std::move(answer.error()));
+          again = false;  // at the next heartbeat: a store that is away is not stormed
         }
-        if (again) self->read();
+        if (again) self->read(patience);
       });
 }
 
-void observation_state::heard(const std::optional<leader_info>& leader) {
-  if (told_once_ && leader == last_) return;
+void observation_state::tell_failure(base::failure why) {
+  client_.world().tell([self = shared_from_this(), why = std::move(why)] { self->not_heard(why); });
+}
+
+template <class Callback>
+void observation_state::call(const Callback& callback) {
   {
     const base::mutex_lock held{mutex_};
     if (ended_) return;
@@ -65,9 +85,26 @@ void observation_state::heard(const std::optional<leader_info>& leader) {
     }
     observation_state& self;
   } const over{*this};
-  told_once_ = true;
-  last_ = leader;
-  tell_(leader);
+  callback();
+}
+
+void observation_state::heard(const std::optional<leader_info>& leader) {
+  if (told_once_ && leader == last_ && !told_unknown_) return;
+  call([&] {
+    told_once_ = true;
+    told_unknown_ = false;
+    last_ = leader;
+    changed_(leader);
+  });
+}
+
+void observation_state::not_heard(const base::failure& why) {
+  if (told_unknown_) return;
+  call([&] {
+    if (!unknown_) return;
+    told_unknown_ = true;
+    unknown_(lock_error(why.code, why.detail.empty() ? "sallyport" : why.detail));
+  });
 }
 
 void observation_state::end() {
@@ -78,17 +115,21 @@ void observation_state::end() {
   }
   client_.observed().remove(*this);
   if (client_.world().news().on_its_thread()) return;
-  // For its own callback alone: another user's may wait for the very thread that is here.
-  callback last;  // what it captured dies here, not when the last news of it are dropped
+  // For its own callbacks alone: another user's may wait for the very thread that is here.
+  // What they captured dies here, not when the last news of it are dropped.
+  election::leader_callback last_changed;
+  election::unknown_callback last_unknown;
   const base::mutex_lock held{mutex_};
   std::unique_lock<std::mutex> native{mutex_.native(), std::adopt_lock};
   while (calling_) called_.wait(native);
   native.release();
-  last.swap(tell_);
+  last_changed.swap(changed_);
+  last_unknown.swap(unknown_);
 }
 
-void observations::add(const std::shared_ptr<observation_state>& which) {
-  if (const std::error_code problem = owner_.start_threads(true)) throw_failure({problem, {}});
+base::failure observations::add(const std::shared_ptr<observation_state>& which) {
+  if (auto problem = owner_.dead_in_child(); problem.code) return problem;
+  if (const std::error_code problem = owner_.start_threads(true)) return {problem, {}};
   const auto soon = lease_clock::now() + interval_;
   {
     const base::mutex_lock held{mutex_};
@@ -97,7 +138,8 @@ void observations::add(const std::shared_ptr<observation_state>& which) {
   }
   owner_.store().watch(which->name(), true);
   owner_.world().wake_at(soon);
-  which->read();
+  which->read(patience_);
+  return {};
 }
 
 void observations::remove(const observation_state& which) {
@@ -125,7 +167,7 @@ void observations::changed(const lock_name& name) {
         affected.push_back(std::move(alive));
     }
   }
-  for (const auto& each : affected) each->read();
+  for (const auto& each : affected) each->read(patience_);
 }
 
 void observations::run_due() {
@@ -142,7 +184,7 @@ void observations::run_due() {
     }
     next = next_;
   }
-  for (const auto& each : due) each->read();
+  for (const auto& each : due) each->read(patience_);
   if (next != lease_clock::time_point::max()) owner_.world().wake_at(next);
 }
 

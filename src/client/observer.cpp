@@ -2,6 +2,22 @@
 
 namespace sallyport {
 
+std::string_view to_string(event_reason reason) noexcept {
+  switch (reason) {
+    case event_reason::none:
+      return "none";
+    case event_reason::not_renewed:
+      return "not renewed";
+    case event_reason::disconnected:
+      return "disconnected";
+    case event_reason::ended:
+      return "ended";
+    case event_reason::taken_away:
+      return "taken away";
+  }
+  return "none";
+}
+
 metrics::snapshot metrics::read() const {
   return {.waiting = waiting_,
           .acquired = acquired_,
@@ -11,10 +27,14 @@ metrics::snapshot metrics::read() const {
           .suspect = suspect_,
           .lost = lost_,
           .released = released_,
+          .release_unknown = release_unknown_,
           .release_wanted = release_wanted_,
+          .store_away = store_away_,
+          .store_back = store_back_,
           .missed = missed_,
           .waited = std::chrono::nanoseconds{waited_ns_},
-          .held = std::chrono::nanoseconds{held_ns_}};
+          .held = std::chrono::nanoseconds{held_ns_},
+          .away = std::chrono::nanoseconds{away_ns_}};
 }
 
 void metrics::waiting(const lock_event&) { ++waiting_; }
@@ -39,7 +59,19 @@ void metrics::released(const lock_event& event) {
   held_ns_ += event.took.count();
 }
 
+void metrics::release_unknown(const lock_event& event) {
+  ++release_unknown_;
+  held_ns_ += event.took.count();
+}
+
 void metrics::release_wanted(const lock_event&) { ++release_wanted_; }
+void metrics::store_away(const store_event&) { ++store_away_; }
+
+void metrics::store_back(const store_event& event) {
+  ++store_back_;
+  away_ns_ += event.away.count();
+}
+
 void metrics::missed(std::uint64_t events) { missed_ += events; }
 
 }  // namespace sallyport

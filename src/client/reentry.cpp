@@ -1,7 +1,10 @@
 #include "client/reentry.hpp"
 
+#include <sallyport/error.hpp>
+
 #include <atomic>
 #include <new>
+#include <utility>
 
 namespace sallyport::detail {
 namespace {
@@ -41,6 +44,17 @@ std::uint32_t reentry::depth() const {
   return count_.count();
 }
 
+std::optional<lease> recursive_core::enter_again(const std::shared_ptr<reentry>& present,
+                                                 std::error_code& error) noexcept {
+  try {
+    return lock_.owner().make_lease(present->record(), std::make_shared<entry>(present));
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(present->leave());
+    report(error, errc::not_enough_memory);
+    return std::nullopt;
+  }
+}
+
 std::optional<lease> recursive_core::wait(lease_clock::time_point until,
                                           const std::stop_token& stop,
                                           std::error_code& error) noexcept {
@@ -51,37 +65,44 @@ std::optional<lease> recursive_core::wait(lease_clock::time_point until,
     const base::mutex_lock held{mutex_};
     present = present_;
   }
-  if (present && lock_.owner().alive()) {
-    const std::string& name = lock_.spec().name.text();
-    switch (present->enter(me)) {
-      case core::reentrancy::entry::acquire:
-        break;
-      case core::reentrancy::entry::reentered:
-        return lock_.owner().make_lease(present->record(), present);
-      case core::reentrancy::entry::lost:
-        report(error, {make_error_code(errc::lease_lost),
-                       "re-entry refused: the lease on '" + name + "' was lost"});
-        return std::nullopt;
-      case core::reentrancy::entry::too_deep:
-        report(error, {make_error_code(errc::bad_option), "'" + name + "' was entered too often"});
-        return std::nullopt;
+  try {
+    if (present && lock_.owner().alive()) {
+      switch (present->enter(me)) {
+        case core::reentrancy::entry::acquire:
+          break;
+        case core::reentrancy::entry::reentered:
+          return enter_again(present, error);
+        case core::reentrancy::entry::lost:
+          report(error, errc::lease_lost,
+                 "re-entry refused: the lease on '" + lock_.spec().name.text() + "' was lost");
+          return std::nullopt;
+        case core::reentrancy::entry::too_deep:
+          report(error, errc::bad_option,
+                 "'" + lock_.spec().name.text() + "' was entered too often");
+          return std::nullopt;
+      }
     }
+  } catch (const std::bad_alloc&) {
+    report(error, errc::not_enough_memory);
+    return std::nullopt;
   }
   auto record = lock_.owner().acquire(lock_.shared_spec(), until, stop, {}, error);
   if (!record) return std::nullopt;
+  std::shared_ptr<entry> first;
   std::shared_ptr<reentry> fresh;
   try {
     fresh = std::make_shared<reentry>(lock_.shared_owner(), record, me);
+    first = std::make_shared<entry>(fresh);
   } catch (const std::bad_alloc&) {
     static_cast<void>(lock_.owner().release(*record));
-    report(error, {make_error_code(errc::not_enough_memory), {}});
+    report(error, errc::not_enough_memory);
     return std::nullopt;
   }
   {
     const base::mutex_lock held{mutex_};
-    present_ = fresh;
+    present_ = std::move(fresh);
   }
-  return lock_.owner().make_lease(std::move(record), std::move(fresh));
+  return lock_.owner().make_lease(std::move(record), std::move(first));
 }
 
 std::uint32_t recursive_core::depth() const {

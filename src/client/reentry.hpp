@@ -3,10 +3,12 @@
 #include "base/mutex.hpp"
 #include "client/lock_core.hpp"
 #include "core/reentrancy.hpp"
+#include "runtime/lease_record.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace sallyport::detail {
 
@@ -32,6 +34,23 @@ class reentry {
   core::reentrancy count_ SALLYPORT_GUARDED_BY(mutex_);
 };
 
+/// One lease of a recursive lock: its share of the grant, and the record that is its own once it has
+/// been given back while others go on. It is made on entering, so that giving back needs no memory.
+class entry {
+ public:
+  explicit entry(std::shared_ptr<reentry> grant)
+      : grant_(std::move(grant)),
+        after_(grant_->record()->spec, grant_->record()->token, grant_->record()->permits,
+               grant_->record()->granted_at) {}
+
+  [[nodiscard]] reentry& grant() noexcept { return *grant_; }
+  [[nodiscard]] runtime::lease_record& after() noexcept { return after_; }
+
+ private:
+  const std::shared_ptr<reentry> grant_;
+  runtime::lease_record after_;
+};
+
 /// A recursive lock: the present grant, if any, and how to get one.
 class recursive_core {
  public:
@@ -45,6 +64,10 @@ class recursive_core {
   [[nodiscard]] lock_core& lock() noexcept { return lock_; }
 
  private:
+  /// The lease of an owner that was counted as in once more.
+  [[nodiscard]] std::optional<lease> enter_again(const std::shared_ptr<reentry>& present,
+                                                 std::error_code& error) noexcept;
+
   lock_core lock_;
   mutable base::mutex mutex_;
   std::shared_ptr<reentry> present_ SALLYPORT_GUARDED_BY(mutex_);

@@ -109,25 +109,39 @@ void engine::cancel(acquire_waiter& caller) {
   {
     const base::mutex_lock held{mutex_};
     if (!caller.under_way_) return;
-    stop_waiting(caller, true, out);
+    stop_waiting(caller, not_acquired{.cancelled = true}, out);
     close_books(out);
   }
   perform(out);
 }
 
-void engine::stop_waiting(acquire_waiter& caller, bool cancelled, outbox& out) {
-  acquire_result outcome = not_acquired{cancelled};
-  party* const who = caller.lane_ != nullptr ? caller.lane_->current : caller.solo_;
-  if (who != nullptr && who->as_attempting() != nullptr && !cancelled) {
-    // The store is in trouble: that, and not "somebody else has it", is why nothing was acquired.
-    const core::acquire_attempt& asking = who->as_attempting()->machine;
-    if (const auto& trouble = asking.trouble()) {
-      outcome = *trouble;
-    } else if (asking.unanswered(out.now)) {
-      outcome = base::failure{make_error_code(errc::outcome_unknown),
-                              "the store did not answer before the wait ended"};
-    }
+void engine::give_up(acquire_waiter& caller, base::failure why) {
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    if (!caller.under_way_) return;
+    stop_waiting(caller, std::move(why), out);
+    close_books(out);
   }
+  perform(out);
+}
+
+acquire_result engine::result_of_waiting(const acquire_waiter& caller, outbox& out) {
+  party* const who = caller.lane_ != nullptr ? caller.lane_->current : caller.solo_;
+  if (who == nullptr || who->as_attempting() == nullptr) return not_acquired{};
+  // The store is in trouble: that, and not "somebody else has it", is why nothing was acquired.
+  const core::acquire_attempt& asking = who->as_attempting()->machine;
+  if (const auto& trouble = asking.trouble()) return *trouble;
+  if (asking.unanswered(out.now)) {
+    base::failure silence{make_error_code(errc::outcome_unknown),
+                          "the store did not answer before the wait ended"};
+    store_heard(&silence, out);
+    return silence;
+  }
+  return not_acquired{};
+}
+
+void engine::stop_waiting(acquire_waiter& caller, acquire_result outcome, outbox& out) {
   lane* const where = caller.lane_;
   party* const solo = caller.solo_;
   finish(caller, std::move(outcome), out);
@@ -161,20 +175,34 @@ void engine::release(lease_record& turn, word_waiter* caller) {
       }
     } else {
       holding& mine = *who->as_holding();
+      lane* const where = who->home;
       turn.state.store(lease_record::phase::released);
       turn.home = nullptr;
       mine.turn.reset();
-      note(out, &observer::released, *turn.spec, turn.token, out.now - turn.granted_at);
-      if (who->home == nullptr) {
-        part(*who, core::farewell::kind::release, caller, out);
-      } else {
-        core::turn_actions actions{&out.arena};
+      core::turn_actions actions{&out.arena};
+      if (where != nullptr) {
         // With a downgrade under way readers may be inside: no next writer enters under this grant.
         const bool may_stay = mine.keeper.fresh(out.now) && who->downgrader == nullptr;
         const bool left =
-            who->home->turns.leave(turn.turn, may_stay, who->home->limits(), out.now, actions);
+            where->turns.leave(turn.turn, may_stay, where->limits(), out.now, actions);
         SALLYPORT_CHECK(left);
-        follow(*who->home, actions, out, caller);
+      }
+      const bool parts = where == nullptr || std::ranges::any_of(actions, [](const auto& action) {
+                           return std::holds_alternative<core::turn_part>(action);
+                         });
+      const duration held_for = out.now - turn.granted_at;
+      if (caller != nullptr) {
+        caller->token = turn.token;
+        caller->held_for = held_for;
+      }
+      // Of what goes back to the store observers hear when the store has answered.
+      if (!parts || caller == nullptr) {
+        note(out, &observer::released, *turn.spec, turn.token, held_for);
+      }
+      if (where == nullptr) {
+        part(*who, core::farewell::kind::release, caller, out);
+      } else {
+        follow(*where, actions, out, caller);
       }
     }
     close_books(out);
@@ -321,6 +349,17 @@ void engine::await_no_more(party& who) {
   if (std::exchange(who.awaited, false)) --awaited_;
 }
 
+void engine::store_heard(const base::failure* trouble) {
+  if (!how_.observers) return;
+  outbox out{world_.now()};
+  {
+    const base::mutex_lock held{mutex_};
+    store_heard(trouble, out);
+    close_books(out);
+  }
+  perform(out);
+}
+
 void engine::on_changed(std::function<void(const lock_name&)> callback) {
   const base::mutex_lock held{mutex_};
   changed_callback_ = std::move(callback);
@@ -352,7 +391,8 @@ void engine::run_due() {
 
 void engine::timer_due(timer& due, outbox& out) {
   if (due.whose() == timer::kind::waiter) {
-    stop_waiting(static_cast<acquire_waiter&>(due), false, out);
+    auto& caller = static_cast<acquire_waiter&>(due);
+    stop_waiting(caller, result_of_waiting(caller, out), out);
     return;
   }
   party& who = static_cast<party&>(due);
@@ -393,6 +433,7 @@ void engine::acquire_answered(const holder_id& id, base::result<acquire_answer> 
     party* const who = find(id);
     if (who == nullptr) return;
     const time_point sent_at = std::exchange(who->acquire_sent_at, time_point::min());
+    store_heard(answer ? nullptr : &answer.error(), out);
     if (attempting* trying = who->as_attempting()) {
       if (answer && std::holds_alternative<backend_api::waiting>(*answer) && !trying->queued) {
         trying->queued = true;
@@ -452,6 +493,7 @@ void engine::renewal_answered(renew_outcome& outcome, outbox& out) {
   if (who == nullptr) return;
   const time_point sent_at = std::exchange(who->renewal_sent_at, time_point::min());
   const auto& answer = outcome.answer;
+  store_heard(answer ? nullptr : &answer.error(), out);
   if (attempting* trying = who->as_attempting()) {
     follow(*who, trying->machine.on_claim_answered(answer, out.now, random_.unit()), out);
     return;
@@ -493,6 +535,7 @@ void engine::leave_answered(const holder_id& id, base::result<leave_answer> answ
     party* const who = find(id);
     leaving* const going = who != nullptr ? who->as_leaving() : nullptr;
     if (going == nullptr) return;
+    store_heard(answer ? nullptr : &answer.error(), out);
     follow(*who, going->machine.on_answered(answer, out.now, random_.unit()), out);
     if (who->awaited) {
       const bool said_again = going->machine.wake_at() <= out.now;
@@ -514,11 +557,13 @@ void engine::downgrade_answered(const holder_id& id, base::result<renew_answer> 
     holding* mine = who->as_holding();
     const renewed* confirmed = answer ? std::get_if<renewed>(&*answer) : nullptr;
     const bool perhaps = !answer && answer.error().code == errc::outcome_unknown;
+    store_heard(answer ? nullptr : &answer.error(), out);
     if (!answer && caller != nullptr) caller->failed = answer.error();
     if (answer && mine != nullptr && confirmed == nullptr) {
       follow(*who, mine->keeper.on_refused(out.now), out);
-    } else if (!answer && !perhaps && mine != nullptr) {
-      if (mine->turn) mine->turn->mode.store(lock_mode::exclusive);  // nothing happened
+    } else if (!answer && !perhaps && mine != nullptr && who->home != nullptr) {
+      // Nothing happened. (Behind a try without an answer, which may have, it has no home.)
+      if (mine->turn) mine->turn->mode.store(lock_mode::exclusive);
     } else if (mine != nullptr) {
       // Without an answer the store may have let readers in: no writer may rely on this grant any
       // more. Asking for the downgrade again is possible until it is confirmed.
@@ -549,9 +594,17 @@ void engine::granted_notice(const holder_id& id, std::optional<granted> grant) {
   {
     const base::mutex_lock held{mutex_};
     party* const who = find(id);
-    attempting* const trying = who != nullptr ? who->as_attempting() : nullptr;
-    if (trying == nullptr) return;
-    follow(*who, trying->machine.on_granted_notice(grant, out.now), out);
+    if (who == nullptr) {
+      give_back_late_grant(id, out);
+    } else if (attempting* trying = who->as_attempting()) {
+      follow(*who, trying->machine.on_granted_notice(grant, out.now), out);
+    } else if (leaving* going = who->as_leaving()) {
+      // A question that had no answer was executed after all, and nobody wants what it got.
+      if (std::exchange(going->finished, false)) {
+        follow(*who, going->machine.on_late_request(out.now, out.now), out);
+      }
+      follow(*who, going->machine.hurry(out.now), out);
+    }
     close_books(out);
   }
   perform(out);
@@ -613,10 +666,12 @@ void engine::disconnected() {
   outbox out{world_.now()};
   {
     const base::mutex_lock held{mutex_};
+    const base::failure broken{errc::unavailable, "the connection to the store broke"};
+    store_heard(&broken, out);
     for (party* who : parties_in_order()) {
       holding* const mine = who->as_holding();
       if (!who->over && mine != nullptr) {
-        follow(*who, mine->keeper.on_disconnected(out.now), out);
+        follow(*who, mine->keeper.on_disconnected(out.now), out, event_reason::disconnected);
       }
     }
     close_books(out);
@@ -628,6 +683,7 @@ void engine::reconnected() {
   outbox out{world_.now()};
   {
     const base::mutex_lock held{mutex_};
+    store_heard(nullptr, out);
     for (party* who : parties_in_order()) {
       if (who->over) continue;
       if (attempting* trying = who->as_attempting()) {

@@ -7,12 +7,14 @@
 #include "core/farewell.hpp"
 #include "core/lease_keeper.hpp"
 #include "core/local_turns.hpp"
+#include "runtime/audience.hpp"
 #include "runtime/environment.hpp"
 #include "runtime/lease_record.hpp"
 #include "runtime/lock_spec.hpp"
 #include "runtime/timer_queue.hpp"
 #include <sallyport/observer.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -75,8 +77,16 @@ class word_waiter {
   bool drives = false;  ///< as in acquire_waiter
   /// For releases.
   core::release_outcome released = core::release_outcome::unknown;
+  fencing_token token;  ///< of the turn that ends; set by engine::release()
+  duration held_for{};  ///< the turn's length; set by engine::release()
   /// For downgrades: an error, or success.
   std::optional<base::failure> failed;
+};
+
+/// Why an observer is told of something.
+struct event_cause {
+  event_reason reason = event_reason::none;
+  const base::failure* trouble = nullptr;  ///< the store's, if it is in any
 };
 
 /// Joins the machines of core to a backend: events in, actions out, for all locks of one client. It
@@ -90,8 +100,8 @@ class engine final : public backend_api::events {
  public:
   struct settings {
     std::uint32_t max_waiters_per_name = 100'000;
-    std::shared_ptr<observer> watcher;  ///< may be null
-    std::uint64_t seed = 0;             ///< for jitter
+    std::shared_ptr<const audience> observers;  ///< null: none
+    std::uint64_t seed = 0;                     ///< for jitter
   };
 
   engine(environment& world, settings how);
@@ -108,6 +118,8 @@ class engine final : public backend_api::events {
                time_point wait_until, std::string_view value = {});
   /// Ends the wait, if it has not ended; the caller is finished as "cancelled".
   void cancel(acquire_waiter& caller);
+  /// The same; the caller is finished with this failure.
+  void give_up(acquire_waiter& caller, base::failure why);
   /// Ends the turn. `caller` (may be null) hears the store's word, or "released" when the turn
   /// passed on locally.
   void release(lease_record& turn, word_waiter* caller);
@@ -155,6 +167,10 @@ class engine final : public backend_api::events {
   void reconnected() override;
   void disconnected() override;
 
+  /// A request that did not come from the engine was answered: null, or what it failed with. Counts
+  /// for what observers hear of the store.
+  void store_heard(const base::failure* trouble);
+
   /// Called (through environment::tell) for every changed_notice; for elections' observers.
   void on_changed(std::function<void(const lock_name&)> callback);
 
@@ -186,7 +202,9 @@ class engine final : public backend_api::events {
   void ask_for(lane& where, const acquire_waiter& asker, bool may_wait, outbox& out)
       SALLYPORT_REQUIRES(mutex_);
   void follow(party& who, core::attempt_actions actions, outbox& out) SALLYPORT_REQUIRES(mutex_);
-  void follow(party& who, core::keeper_actions actions, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  /// `suspicion`: why the lease is suspect, if it is now.
+  void follow(party& who, core::keeper_actions actions, outbox& out,
+              event_reason suspicion = event_reason::not_renewed) SALLYPORT_REQUIRES(mutex_);
   /// All of them, in the same order on every library.
   [[nodiscard]] std::vector<party*> parties_in_order() SALLYPORT_REQUIRES(mutex_);
   void follow(party& who, const core::farewell_actions& actions, outbox& out)
@@ -207,14 +225,34 @@ class engine final : public backend_api::events {
       SALLYPORT_REQUIRES(mutex_);
   void finish(acquire_waiter& caller, acquire_result outcome, outbox& out)
       SALLYPORT_REQUIRES(mutex_);
-  void stop_waiting(acquire_waiter& caller, bool cancelled, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  void stop_waiting(acquire_waiter& caller, acquire_result outcome, outbox& out)
+      SALLYPORT_REQUIRES(mutex_);
+  /// What a caller is told whose time is up.
+  [[nodiscard]] acquire_result result_of_waiting(const acquire_waiter& caller, outbox& out)
+      SALLYPORT_REQUIRES(mutex_);
   void timer_due(timer& due, outbox& out) SALLYPORT_REQUIRES(mutex_);
   void rearm(party& who) SALLYPORT_REQUIRES(mutex_);
   void sweep(outbox& out) SALLYPORT_REQUIRES(mutex_);
   void close_books(outbox& out) SALLYPORT_REQUIRES(mutex_);
   [[nodiscard]] party* find(const backend_api::holder_id& who) SALLYPORT_REQUIRES(mutex_);
+  void remember_late(const party& who) SALLYPORT_REQUIRES(mutex_);
+  /// A notice for a contender that has ended: if it is remembered, whatever it holds is given back.
+  void give_back_late_grant(const backend_api::holder_id& who, outbox& out)
+      SALLYPORT_REQUIRES(mutex_);
+
+  // For the observers; nothing happens when there are none.
   void note(outbox& out, void (observer::*what)(const lock_event&), const lock_spec& spec,
-            fencing_token token, duration took = {}) SALLYPORT_REQUIRES(mutex_);
+            fencing_token token, duration took = {}, const event_cause& cause = {})
+      SALLYPORT_REQUIRES(mutex_);
+  void note(outbox& out, void (observer::*what)(const store_event&), const base::failure& trouble,
+            duration away) SALLYPORT_REQUIRES(mutex_);
+  /// The store's word on a release.
+  void note_release(const lock_spec& spec, const word_waiter& releaser, outbox& out)
+      SALLYPORT_REQUIRES(mutex_);
+  /// A request was answered: null, or what it failed with. Says so when the store is away or back.
+  void store_heard(const base::failure* trouble, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  [[nodiscard]] event_cause cause_of_loss(const party& who, bool by_clock) const
+      SALLYPORT_REQUIRES(mutex_);
 
   void perform(outbox& out) SALLYPORT_EXCLUDES(mutex_);
 
@@ -234,6 +272,23 @@ class engine final : public backend_api::events {
   word_waiter* departing_ SALLYPORT_GUARDED_BY(mutex_) = nullptr;
   std::size_t awaited_ SALLYPORT_GUARDED_BY(mutex_) = 0;  // parties that departing_ waits for
   std::function<void(const lock_name&)> changed_callback_ SALLYPORT_GUARDED_BY(mutex_);
+
+  /// The store can't be reached since then, as far as requests tell; only kept for observers.
+  struct outage {
+    time_point since;
+    base::failure why;
+  };
+  std::optional<outage> outage_ SALLYPORT_GUARDED_BY(mutex_);
+
+  /// A contender that has ended and had a request without answer. Such a request is executed within a
+  /// lease, or never; a proxy may still keep it for longer, and then the store grants a lock to nobody.
+  struct late_contender {
+    backend_api::holder_id id;
+    std::shared_ptr<const lock_spec> spec;
+    lock_mode mode = lock_mode::exclusive;
+  };
+  static constexpr std::size_t max_late_contenders = 64;  // the oldest is forgotten first
+  std::vector<late_contender> late_contenders_ SALLYPORT_GUARDED_BY(mutex_);
 };
 
 }  // namespace sallyport::runtime

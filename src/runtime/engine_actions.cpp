@@ -35,9 +35,12 @@ void ask_store(Call call, Unheard unheard) {
 
 /// When the store has forgotten this contender by itself: what is under way is executed within a
 /// lease, and then its grant or ticket lapses.
-time_point lapses_at(const party& who, time_point now) {
+time_point lapses_at(party& who, time_point now) {
   const core::timing& times = who.spec->times;
-  return now + times.lease_length + std::max(times.lease_length, times.ticket_length);
+  const attempting* const trying = who.as_attempting();
+  const duration ticket =
+      times.ticket_length * (trying != nullptr ? trying->machine.ticket_stretch() : 1);
+  return now + times.lease_length + std::max(times.lease_length, ticket);
 }
 
 }  // namespace
@@ -87,6 +90,7 @@ void engine::attempt_ended(party& who, core::attempt_outcome outcome, outbox& ou
         holding{.keeper = core::lease_keeper{who.spec->times, prize.proof, out.now},
                 .tokens = prize.tokens,
                 .turn = nullptr,
+                .store_id = &store_->store_id(),
                 .permits = prize.permits});
     if (who.home != nullptr) {
       core::turn_actions actions{&out.arena};
@@ -125,6 +129,7 @@ void engine::give_turn(party& who, acquire_waiter& caller, core::turn_number tur
   record->spec = who.spec;
   record->token = token;
   record->permits = mine.permits;
+  record->store_id = mine.store_id;
   record->granted_at = out.now;
   record->deadline.store(mine.keeper.deadline());
   if (mine.keeper.state() == core::lease_keeper::phase::suspect) {
@@ -194,7 +199,7 @@ void engine::ask_for(lane& where, const acquire_waiter& asker, bool may_wait, ou
   }
 }
 
-void engine::follow(party& who, core::keeper_actions actions, outbox& out) {
+void engine::follow(party& who, core::keeper_actions actions, outbox& out, event_reason suspicion) {
   holding& mine = *who.as_holding();
   if (actions.send_renewal) send_renewal(who, 0, out);
   if (actions.tell_lost) {
@@ -205,7 +210,8 @@ void engine::follow(party& who, core::keeper_actions actions, outbox& out) {
     mine.turn->deadline.store(mine.keeper.deadline());
     if (actions.tell_suspect) {
       mine.turn->state.store(lease_record::phase::suspect);
-      note(out, &observer::suspect, *who.spec, mine.turn->token);
+      const base::failure* const trouble = outage_ ? &outage_->why : nullptr;
+      note(out, &observer::suspect, *who.spec, mine.turn->token, {}, {suspicion, trouble});
     }
     if (actions.tell_held && !actions.tell_suspect)
       mine.turn->state.store(lease_record::phase::held);
@@ -218,12 +224,23 @@ void engine::end_claim(party& who, outbox& out) {
   if (who.claimer != nullptr) out.words.push_back(std::exchange(who.claimer, nullptr));
 }
 
+event_cause engine::cause_of_loss(const party& who, bool by_clock) const {
+  if (!by_clock) return {.reason = event_reason::taken_away};
+  const bool fixed = who.spec->times.renew == renewal::never;
+  if (fixed && !std::get<holding>(who.life).keeper.provisional()) {
+    return {.reason = event_reason::ended};
+  }
+  return {.reason = event_reason::not_renewed, .trouble = outage_ ? &outage_->why : nullptr};
+}
+
 void engine::grant_lost(party& who, outbox& out) {
   holding& mine = *who.as_holding();
+  const bool by_clock = out.now >= mine.keeper.deadline();
   if (auto record = std::move(mine.turn)) {
     record->state.store(lease_record::phase::lost);
     record->home = nullptr;
-    note(out, &observer::lost, *who.spec, record->token, out.now - record->granted_at);
+    note(out, &observer::lost, *who.spec, record->token, out.now - record->granted_at,
+         cause_of_loss(who, by_clock));
     if (record->gone.stop_possible()) out.lost.push(std::move(record));
   }
   end_claim(who, out);
@@ -237,7 +254,6 @@ void engine::grant_lost(party& who, outbox& out) {
   // A renewal or question that was under way may yet give us the lock again, for nobody. Clean up;
   // when the lease was lost by our own clock, not before it has lapsed by the store's count too:
   // the margin is not ours to give away.
-  const bool by_clock = out.now >= mine.keeper.deadline();
   const time_point clean_at = by_clock ? mine.keeper.deadline() + who.spec->times.margin : out.now;
   leaving going{.machine = core::farewell{who.spec->times, core::farewell::kind::withdraw,
                                           who.late_until, lapses_at(who, out.now)}};
@@ -270,6 +286,7 @@ void engine::follow(party& who, const core::farewell_actions& actions, outbox& o
   }
   if (actions.tell && going.releaser != nullptr) {
     going.releaser->released = *actions.tell;
+    note_release(*who.spec, *going.releaser, out);
     out.words.push_back(std::exchange(going.releaser, nullptr));
   }
   if (!actions.over) {
@@ -310,30 +327,115 @@ void engine::finish(acquire_waiter& caller, acquire_result outcome, outbox& out)
   --callers_;
   if (std::holds_alternative<not_acquired>(outcome)) {
     note(out, &observer::not_acquired, *caller.spec_, {}, out.now - caller.since_);
-  } else if (std::holds_alternative<base::failure>(outcome)) {
-    note(out, &observer::failed, *caller.spec_, {}, out.now - caller.since_);
+  } else if (const auto* why = std::get_if<base::failure>(&outcome)) {
+    note(out, &observer::failed, *caller.spec_, {}, out.now - caller.since_, {.trouble = why});
   }
   caller.outcome_ = std::move(outcome);
   const bool won = std::holds_alternative<std::shared_ptr<lease_record>>(caller.outcome_);
   (won ? out.winners : out.losers).push_back(&caller);
 }
 
-void engine::note(outbox& out, void (observer::*what)(const lock_event&), const lock_spec& spec,
-                  fencing_token token, duration took) {
-  if (!how_.watcher) return;
+void engine::remember_late(const party& who) {
+  if (who.late_until == time_point::min()) return;
   try {
-    out.news.emplace_back([watcher = how_.watcher, what,
-                           event = lock_event{spec.name.text(), spec.kind, token, took}] {
-      ((*watcher).*what)(event);
+    if (late_contenders_.size() == max_late_contenders) {
+      late_contenders_.erase(late_contenders_.begin());
+    }
+    late_contenders_.push_back({who.id, who.spec, who.mode});
+  } catch (const std::bad_alloc&) {
+    return;  // what it may be granted lapses with its claim window
+  }
+}
+
+void engine::give_back_late_grant(const holder_id& id, outbox& out) {
+  const auto found = std::ranges::find(late_contenders_, id, &late_contender::id);
+  if (found == late_contenders_.end()) return;
+  try {
+    timers_.reserve(parties_.size() + 1 + callers_);
+    party& who = parties_.try_emplace(id, id, found->spec).first->second;
+    who.mode = found->mode;
+    late_contenders_.erase(found);
+    part(who, core::farewell::kind::withdraw, nullptr, out);
+  } catch (const std::bad_alloc&) {
+    return;  // it lapses with its claim window
+  }
+}
+
+// ---- what observers hear ------------------------------------------------------------------------
+
+void engine::note(outbox& out, void (observer::*what)(const lock_event&), const lock_spec& spec,
+                  fencing_token token, duration took, const event_cause& cause) {
+  if (!how_.observers) return;
+  try {
+    lock_event event{spec.name.text(), spec.kind, token, took, cause.reason};
+    if (cause.trouble != nullptr) {
+      event.error = cause.trouble->code;
+      event.detail = cause.trouble->detail;
+    }
+    out.news.emplace_back([observers = how_.observers, what, event = std::move(event)] {
+      observers->tell(what, event);
     });
   } catch (const std::bad_alloc&) {
     world_.tell_observer({});  // missed
   }
 }
 
+void engine::note(outbox& out, void (observer::*what)(const store_event&),
+                  const base::failure& trouble, duration away) {
+  try {
+    out.news.emplace_back([observers = how_.observers, what,
+                           event = store_event{trouble.code, trouble.detail, away}] {
+      observers->tell(what, event);
+    });
+  } catch (const std::bad_alloc&) {
+    world_.tell_observer({});  // missed
+  }
+}
+
+void engine::note_release(const lock_spec& spec, const word_waiter& releaser, outbox& out) {
+  switch (releaser.released) {
+    case core::release_outcome::released:
+      note(out, &observer::released, spec, releaser.token, releaser.held_for);
+      return;
+    case core::release_outcome::already_lost:
+      note(out, &observer::lost, spec, releaser.token, releaser.held_for,
+           {.reason = event_reason::taken_away});
+      return;
+    case core::release_outcome::unknown:
+      note(out, &observer::release_unknown, spec, releaser.token, releaser.held_for,
+           {.trouble = outage_ ? &outage_->why : nullptr});
+      return;
+  }
+}
+
+void engine::store_heard(const base::failure* trouble, outbox& out) {
+  if (!how_.observers) return;
+  if (trouble != nullptr &&
+      (trouble->code == errc::not_enough_memory || trouble->code == errc::closed)) {
+    return;  // not the store's doing
+  }
+  const bool away = trouble != nullptr &&
+                    (trouble->code == errc::unavailable || trouble->code == errc::outcome_unknown);
+  if (away && !outage_) {
+    note(out, &observer::store_away, *trouble, {});
+    outage_.emplace(outage{out.now, {trouble->code, {}}});
+    try {
+      outage_->why.detail = trouble->detail;
+    } catch (const std::bad_alloc&) {
+      outage_->why.detail.clear();  // the code has words of its own
+    }
+  } else if (!away && outage_) {
+    note(out, &observer::store_back, outage_->why, out.now - outage_->since);
+    outage_.reset();
+  }
+}
+
+// ---- the end of a call --------------------------------------------------------------------------
+
 void engine::sweep(outbox& out) {
   for (party* who : out.dead) {
     timers_.disarm(*who);
+    remember_late(*who);
     await_no_more(*who);
     parties_.erase(holder_id{who->id});
   }

@@ -275,7 +275,7 @@ TEST_F(EngineTest, TellsSuspectAndThenLostWhenRenewalsAreNotAnswered) {
 }
 
 TEST_F(EngineTest, AnnouncesEveryLossApartFromWhatObserversAreTold) {
-  engine watched{world, {.watcher = std::make_shared<observer>()}};
+  engine watched{world, {.observers = heard_by({std::make_shared<observer>()})}};
   watched.attach(store);
   std::deque<caller> callers(10);
   std::vector<std::stop_token> gone;
@@ -434,7 +434,7 @@ TEST_F(EngineTest, AWishForTheLockIsToldToTheObserverOfWhoHoldsIt) {
     std::vector<lock_event> heard;
   };
   const auto told = std::make_shared<listening>();
-  engine watched{world, {.watcher = told}};
+  engine watched{world, {.observers = heard_by({told})}};
   watched.attach(store);
   caller me;
   watched.acquire(me, spec_of("a"), time_point::max());
@@ -617,6 +617,46 @@ TEST_F(EngineTest, DepartsAfterWithdrawingAQuestionThatACancelledCallerHadUnderW
   EXPECT_EQ(departure.times_finished, 1);
 }
 
+TEST_F(EngineTest, GivesBackAtOnceWhatAContenderIsGrantedWhileItLeaves) {
+  caller me;
+  machine.acquire(me, spec_of("a"), world.now());
+  const auto holder = store.take("acquire").holder;
+  fail_acquire(holder, errc::outcome_unknown);
+  store.take("withdraw");
+  machine.leave_answered(holder, backend_api::leave_answer::not_there);
+  ASSERT_TRUE(store.log.empty());  // it waits, in case the question comes through after all
+
+  machine.granted_notice(holder, backend_api::granted{{fencing_token{5}, fencing_token{8}}, 1s});
+
+  EXPECT_EQ(store.take("withdraw").holder, holder);
+}
+
+TEST_F(EngineTest, GivesBackAtOnceWhatAContenderIsGrantedThatHasEnded) {
+  caller me;
+  machine.acquire(me, spec_of("a"), world.now());
+  const auto holder = store.take("acquire").holder;
+  fail_acquire(holder, errc::outcome_unknown);
+  for (int i = 0; i < 20 && !machine.quiet(); ++i) {
+    pass(200ms);
+    if (store.log.empty()) continue;
+    store.take("withdraw");
+    machine.leave_answered(holder, backend_api::leave_answer::not_there);
+  }
+  ASSERT_TRUE(machine.quiet());
+
+  // The question was executed later than any is, and then it was granted.
+  machine.granted_notice(holder, backend_api::granted{{fencing_token{5}, fencing_token{8}}, 1s});
+
+  const auto given_back = store.take("withdraw");
+  EXPECT_EQ(given_back.holder, holder);
+  EXPECT_EQ(given_back.name, "a");
+  answer_left(holder);
+  EXPECT_TRUE(machine.quiet());
+  // Once: what was given back is not given back again.
+  machine.granted_notice(holder, std::nullopt);
+  EXPECT_TRUE(store.log.empty());
+}
+
 TEST_F(EngineTest, DepartingSaysNowWhatWasToBeRepeatedLater) {
   caller me;
   const auto lease = hold(me, spec_of("a"));
@@ -753,6 +793,25 @@ TEST_F(EngineTest, StaysAWriterWhenADowngradeWasNotSent) {
 
   EXPECT_EQ(word.failed->code, errc::unavailable);
   EXPECT_EQ(lease->mode.load(), lock_mode::exclusive);
+}
+
+TEST_F(EngineTest, TrustsNoWriterWhoseDowngradeHadNoAnswerAndIsRefusedWhenItIsAskedForAgain) {
+  for (const errc refusal : {errc::unavailable, errc::store_refused}) {
+    caller writer;
+    const auto lease = hold(writer, spec_of("a", 4, lock_kind::shared_mutex));
+    listener word;
+    machine.downgrade(*lease, word);
+    machine.downgrade_answered(store.take("downgrade").holder, base::fail(errc::outcome_unknown));
+    listener again;
+
+    machine.downgrade(*lease, again);
+    machine.downgrade_answered(store.take("downgrade").holder, base::fail(refusal));
+
+    EXPECT_EQ(again.failed->code, refusal);
+    EXPECT_EQ(lease->mode.load(), lock_mode::shared) << "readers may be in since the first try";
+    machine.release(*lease, nullptr);
+    machine.leave_answered(store.take("release").holder, backend_api::leave_answer::left);
+  }
 }
 
 TEST_F(EngineTest, GivesEachCandidateItsOwnEntryAndValue) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <stop_token>
+#include <string>
 
 namespace sallyport::runtime {
 
@@ -33,6 +34,8 @@ struct lease_record {
   std::shared_ptr<const lock_spec> spec;
   fencing_token token;
   core::time_point granted_at;
+  /// Of the store that made the grant: another one may stand in its place by now. The backend's.
+  const std::string* store_id = nullptr;
 
   std::atomic<core::time_point> deadline{core::time_point::min()};
   std::uint32_t permits;  ///< semaphore: the stored N; constant from the grant on

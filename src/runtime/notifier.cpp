@@ -1,34 +1,18 @@
 #include "runtime/notifier.hpp"
 
-#include "base/log.hpp"
 #include "base/mutex.hpp"
+#include "runtime/call_user.hpp"
 #include "runtime/start_thread.hpp"
 
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <new>
 #include <pthread.h>
-#include <string>
 #include <thread>
 #include <utility>
 
 namespace sallyport::runtime {
-namespace {
-
-template <class Callback>
-void call(const Callback& callback) {
-  try {
-    callback();
-  } catch (const std::exception& problem) {
-    base::log(base::log_level::error, std::string("a callback threw: ") + problem.what());
-  } catch (...) {
-    base::log(base::log_level::error, "a callback threw something that is no std::exception");
-  }
-}
-
-}  // namespace
 
 struct notifier::shared {
   explicit shared(std::function<void(std::uint64_t)> on_missed) : missed(std::move(on_missed)) {}
@@ -75,9 +59,9 @@ void notifier::shared::run() {
         return;
       }
     }
-    if (next.missed_before != 0 && missed) call([&] { missed(next.missed_before); });
+    if (next.missed_before != 0 && missed) call_user([&] { missed(next.missed_before); });
     if (!next.news) continue;
-    call(next.news);
+    call_user(next.news);
     next.news = nullptr;  // what it captured dies before anybody is told that it is done
     const base::mutex_lock held{mutex};
     ++finished;

@@ -39,7 +39,8 @@ struct attempting {
 struct holding {
   core::lease_keeper keeper;
   backend_api::token_block tokens;
-  std::shared_ptr<lease_record> turn;  // who is inside; null while tokens are drawn
+  std::shared_ptr<lease_record> turn;     // who is inside; null while tokens are drawn
+  const std::string* store_id = nullptr;  // of the store that granted it; the backend's
   std::uint32_t permits = 1;
   bool draw_wanted = false;  // a draw waits for the renewal under way
   bool drawing = false;

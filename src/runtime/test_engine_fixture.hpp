@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// An engine on a clock moved by hand and a store whose answers the test writes.
@@ -154,6 +155,10 @@ class listener final : public word_waiter {
   int times_finished = 0;
 };
 
+inline std::shared_ptr<const audience> heard_by(std::vector<std::shared_ptr<observer>> all) {
+  return std::make_shared<const audience>(std::move(all));
+}
+
 class EngineTest : public ::testing::Test {
  public:
   EngineTest() { machine.attach(store); }
@@ -222,7 +227,7 @@ class EngineTest : public ::testing::Test {
 
   manual_environment world;
   scripted_store store;
-  engine machine{world, {.max_waiters_per_name = 4, .watcher = nullptr, .seed = 1}};
+  engine machine{world, {.max_waiters_per_name = 4, .observers = nullptr, .seed = 1}};
 };
 
 }  // namespace sallyport::runtime

@@ -1,10 +1,12 @@
 #include "tests/contract/kit/contract_test.hpp"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -185,6 +187,74 @@ TEST_F(Election, NoCallbackRunsAfterTheObservationEnded) {
   ASSERT_TRUE(eventually([&] { return later.last() == "a"; }));
 
   EXPECT_EQ(heard.last(), "-");
+}
+
+TEST_F(Election, TwinsReportWhatTheOthersThrow) {
+  if (!claimed()) return;
+  election mine{open("one"), "leader", lasting()};
+  election theirs{open("two"), "leader", lasting()};
+  std::error_code error = make_error_code(errc::unavailable);
+  EXPECT_FALSE(theirs.leader(error));
+  EXPECT_FALSE(error) << "nobody leads, and that is no error";
+
+  auto leads = mine.campaign("one", error);
+  ASSERT_TRUE(leads) << error.message();
+  mine.proclaim(*leads, "still one", error);
+  EXPECT_FALSE(error);
+  EXPECT_EQ(theirs.leader(error).value().value, "still one");
+  EXPECT_FALSE(theirs.try_campaign("two", error));
+  EXPECT_FALSE(theirs.try_campaign_for("two", 10ms, {}, error));
+  EXPECT_FALSE(theirs.try_campaign_until("two", lease_clock::now() + 10ms, {}, error));
+  EXPECT_FALSE(theirs.try_campaign_until("two", lease_clock::now() + 10ms));
+  EXPECT_FALSE(error) << "somebody else leads, and that is no error";
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_FALSE(theirs.campaign("two", stop.get_token(), error));
+  EXPECT_FALSE(error);
+
+  const std::string too_long(election::max_value_bytes + 1, 'x');
+  EXPECT_FALSE(theirs.campaign(too_long, error));
+  EXPECT_EQ(error, errc::bad_option);
+  mine.proclaim(*leads, too_long, error);
+  EXPECT_EQ(error, errc::bad_option);
+  leads->release();
+  mine.proclaim(*leads, "gone", error);
+  EXPECT_EQ(error, errc::lease_lost);
+  EXPECT_NE(std::string(to_lock_error(error).what()).find("released"), std::string::npos);
+}
+
+TEST_F(Election, WhoCannotReachTheStoreIsToldThatNobodyKnowsWhoLeads) {
+  if (!claimed()) return;
+  client_options quick;
+  quick.heartbeat = 50ms;
+  quick.request_timeout = 300ms;
+  const auto watching =
+      client::open(store().unreachable_address.value_or(address()), std::move(quick));
+  election watched{watching, "leader", lasting()};
+  std::atomic<int> known{0};
+  std::atomic<int> unknown{0};
+  std::error_code error;
+
+  const auto observing = watched.observe(
+      [&](const auto&) { ++known; },
+      [&](const lock_error& why) {
+        EXPECT_TRUE(why.code() == errc::unavailable || why.code() == errc::outcome_unknown)
+            << why.what();
+        ++unknown;
+      },
+      error);
+
+  ASSERT_TRUE(observing) << error.message();
+  if (!store().unreachable_address) {
+    EXPECT_TRUE(eventually([&] { return known == 1; }));
+    return;
+  }
+  ASSERT_TRUE(eventually([&] { return unknown == 1; }));
+  EXPECT_FALSE(watched.leader(error));
+  EXPECT_TRUE(error == errc::unavailable || error == errc::outcome_unknown) << error;
+  wait_until(lease_clock::now() + 200ms);  // some heartbeats
+  EXPECT_EQ(unknown, 1) << "it is told once";
+  EXPECT_EQ(known, 0);
 }
 
 TEST_F(Election, AnObservationMayEndItself) {

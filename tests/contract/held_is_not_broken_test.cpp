@@ -1,6 +1,9 @@
 #include "tests/contract/kit/contract_test.hpp"
 
 #include <stop_token>
+#include <string>
+#include <string_view>
+#include <system_error>
 
 // Promise 10: "somebody else has it" is a value; an error is never reported as that, nor that as an
 // error.
@@ -51,6 +54,34 @@ TEST_F(HeldIsNotBroken, AStoreOutOfReachIsAnErrorNeverHeld) {
   EXPECT_EQ(error_of([&] { (void)lock.acquire(); }), errc::unavailable);
   EXPECT_EQ(error_of([&] { (void)lock.try_acquire_for(patience); }), errc::unavailable);
   EXPECT_EQ(error_of([&] { (void)client.who("door"); }), errc::unavailable);
+}
+
+TEST_F(HeldIsNotBroken, ATwinsErrorHasASentenceAsWhatTheOtherThrows) {
+  const std::string address = store().unreachable_address.value_or(this->address());
+  client_options impatient;
+  impatient.request_timeout = 300ms;
+  impatient.store_patience = 300ms;
+  mutex lock{client::open(address, impatient), "door", lasting()};
+  std::error_code error;
+  EXPECT_EQ(lock.try_acquire(error).has_value(), !store().unreachable_address);
+  if (!error) return;
+
+  const lock_error twin = to_lock_error(error);
+
+  EXPECT_EQ(twin.code(), error);
+  const auto has_sentence = [&](const lock_error& why) {
+    return std::string_view(why.what()).size() > error.message().size() + 10;
+  };
+  EXPECT_TRUE(has_sentence(twin)) << twin.what();
+  try {
+    static_cast<void>(lock.try_acquire());
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const lock_error& thrown) {
+    EXPECT_TRUE(has_sentence(thrown)) << thrown.what();
+  }
+  // Of a code that no call has reported there is only the code's own.
+  const lock_error other = to_lock_error(make_error_code(errc::too_many_waiters));
+  EXPECT_EQ(other.what(), "sallyport: " + make_error_code(errc::too_many_waiters).message());
 }
 
 TEST_F(HeldIsNotBroken, AStoreOutOfReachIsWaitedForByCallsThatWait) {

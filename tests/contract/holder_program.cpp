@@ -1,5 +1,5 @@
 // contract_holder STORE NAME [--mode mutex|exclusive|shared|semaphore=N|election=VALUE] [--lease-ms
-// N]                 [--renew automatic|never] [--label TEXT]
+// N]                 [--renew automatic|never] [--label TEXT] [--heartbeat-ms N] [--request-ms N]
 //
 // A holder in a process of its own, for tests that kill, stop and continue it. Reads one command a
 // line from stdin and answers each with one line on stdout; the first line, "ready", comes unasked.
@@ -66,6 +66,10 @@ settings read_arguments(int count, char** arguments) {
     } else if (option == "--renew") {
       read.options.renew =
           value == "never" ? sallyport::renewal::never : sallyport::renewal::automatic;
+    } else if (option == "--heartbeat-ms") {
+      read.client.heartbeat = std::chrono::milliseconds{number(value)};
+    } else if (option == "--request-ms") {
+      read.client.request_timeout = std::chrono::milliseconds{number(value)};
     } else if (option == "--label") {
       read.client.label = value;
     } else {

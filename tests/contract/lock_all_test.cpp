@@ -2,6 +2,8 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <stop_token>
 
 namespace sallyport::contract {
 namespace {
@@ -40,6 +42,28 @@ TEST_F(LockAll, GivesAllBackTogether) {
   again.release();
   EXPECT_FALSE(again.valid());
   EXPECT_TRUE(eventually([&] { return static_cast<bool>(lists(client, 0)); }));
+}
+
+TEST_F(LockAll, TakesADeadlineAndAStopToken) {
+  const auto client = open();
+  mutex a{client, "a", lasting()};
+  mutex b{client, "b", lasting()};
+  std::stop_source stop;
+
+  EXPECT_EQ(lock_all(stop.get_token(), a, b).value().size(), 2U);
+  EXPECT_EQ(try_lock_all(b, a).value().size(), 2U);
+  EXPECT_TRUE(try_lock_all_for(patience, stop.get_token(), a, b));
+  EXPECT_TRUE(try_lock_all_until(lease_clock::now() + patience, a, b));
+  EXPECT_TRUE(try_lock_all_until(lease_clock::now() + patience, stop.get_token(), a));
+
+  mutex taken{open("other"), "b", lasting()};
+  const auto held = taken.acquire();
+  EXPECT_FALSE(try_lock_all(a, b));
+  EXPECT_FALSE(try_lock_all_until(lease_clock::now() + 20ms, a, b));
+  stop.request_stop();
+  EXPECT_FALSE(lock_all(stop.get_token(), a, b));
+  EXPECT_FALSE(try_lock_all_for(patience, stop.get_token(), a, b));
+  EXPECT_TRUE(becomes_free(client, "a"));
 }
 
 TEST_F(LockAll, HoldsNothingWhenItCouldNotHaveAll) {

@@ -20,6 +20,13 @@ class diary final : public observer {
   void suspect(const lock_event& event) override { add("suspect", event); }
   void lost(const lock_event& event) override { add("lost", event); }
   void released(const lock_event& event) override { add("released", event); }
+  void release_unknown(const lock_event& event) override { add("release_unknown", event); }
+  void store_away(const store_event& event) override {
+    add("store_away", {.error = event.error, .detail = event.detail});
+  }
+  void store_back(const store_event& event) override {
+    add("store_back", {.error = event.error, .detail = event.detail});
+  }
 
   [[nodiscard]] std::vector<std::string> words() const {
     const std::scoped_lock lock(mutex_);
@@ -88,6 +95,69 @@ TEST_F(Observer, HearsOfLoss) {
 
   EXPECT_EQ(watcher->words(), (std::vector<std::string>{"acquired", "lost"}));
   EXPECT_GE(watcher->entries()[1].second.took, short_lease() / 2);
+  EXPECT_EQ(watcher->entries()[1].second.reason, event_reason::ended);
+}
+
+TEST_F(Observer, HearsThatALockWasTakenAway) {
+  const auto watcher = std::make_shared<diary>();
+  mutex lock{open("watched", watched_by(watcher)), "door", {.lease_length = 2 * short_lease()}};
+  const auto breaking = open("breaking");
+  const auto held = lock.acquire();
+
+  breaking.break_lock("door", observed_token(breaking, "door"), break_style::at_once);
+  ASSERT_TRUE(eventually([&] {
+    const auto words = watcher->words();
+    return !words.empty() && words.back() == "lost";
+  }));
+
+  EXPECT_EQ(watcher->entries().back().second.reason, event_reason::taken_away);
+  EXPECT_EQ(to_string(watcher->entries().back().second.reason), "taken away");
+}
+
+TEST_F(Observer, SeveralHearTheSame) {
+  const auto first = std::make_shared<diary>();
+  const auto second = std::make_shared<diary>();
+  const auto counted = std::make_shared<metrics>();
+  client_options options = watched_by(first);
+  options.watchers = {second, nullptr, counted};
+  mutex lock{open("watched", options), "door", lasting()};
+
+  lock.acquire().release();
+
+  ASSERT_TRUE(eventually([&] { return counted->read().released == 1; }));
+  EXPECT_EQ(first->words(), (std::vector<std::string>{"acquired", "released"}));
+  EXPECT_EQ(second->words(), first->words());
+}
+
+TEST_F(Observer, HearsThatTheStoreIsAwayOnceAndWhy) {
+  const auto watcher = std::make_shared<diary>();
+  const auto counted = std::make_shared<metrics>();
+  client_options options;
+  options.request_timeout = 300ms;
+  options.store_patience = 300ms;
+  options.watchers = {watcher, counted};
+  if (!store().unreachable_address) {
+    mutex reachable{open("watched", options), "door", lasting()};
+    reachable.acquire().release();
+    ASSERT_TRUE(eventually([&] { return counted->read().released == 1; }));
+    EXPECT_EQ(counted->read().store_away, 0U);
+    return;
+  }
+  mutex lock{client::open(*store().unreachable_address, options), "door", lasting()};
+
+  std::error_code error;
+  EXPECT_FALSE(lock.try_acquire(error));
+  EXPECT_FALSE(lock.acquire(error));
+
+  ASSERT_TRUE(eventually([&] { return counted->read().failed == 2; }));
+  EXPECT_EQ(watcher->words(), (std::vector<std::string>{"store_away", "failed", "failed"}));
+  for (const auto& [word, event] : watcher->entries()) {
+    EXPECT_TRUE(event.error == errc::unavailable || event.error == errc::outcome_unknown)
+        << word << ": " << event.error;
+    EXPECT_NE(event.detail, "") << word;
+  }
+  EXPECT_EQ(counted->read().store_away, 1U);
+  EXPECT_EQ(counted->read().store_back, 0U);
 }
 
 TEST_F(Observer, HearsOfRenewals) {

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <stdexcept>
+#include <stop_token>
+#include <string>
 
 namespace sallyport::contract {
 namespace {
@@ -69,6 +71,57 @@ TEST_F(WithLock, WorksWithPermitsAndRecursiveMutexes) {
   if (!claims().semaphores) return;
   semaphore pool{client, "pool", 2, lasting()};
   EXPECT_EQ(with_lock(pool, [](const std::stop_token&) { return 5; }), 5);
+}
+
+TEST_F(WithLock, WorksWithCandidatesAndReaders) {
+  const auto client = open();
+  if (claims().elections) {
+    election lead{client, "lead", lasting()};
+    const std::string value = with_lock(lead.candidate("http://one:80"), [&](std::stop_token) {
+      return lead.leader().value().value;
+    });
+    EXPECT_EQ(value, "http://one:80");
+    EXPECT_TRUE(try_with_lock_for(lead.candidate("two"), patience, [](const std::stop_token&) {}));
+  }
+  if (claims().shared_locks) {
+    shared_mutex book{client, "book", lasting()};
+    const auto reading = book.acquire_shared();
+    EXPECT_EQ(with_lock(book.readers(), [](const std::stop_token&) { return 7; }), 7);
+  }
+}
+
+TEST_F(WithLock, DoesNotRunTheJobWithoutTheLock) {
+  mutex taken{open("other"), "job", lasting()};
+  const auto held = taken.acquire();
+  mutex lock{open(), "job", lasting()};
+  std::stop_source stop;
+  stop.request_stop();
+  bool ran = false;
+  const auto job = [&](const std::stop_token&) { ran = true; };
+  const auto answering = [&](const std::stop_token&) {
+    ran = true;
+    return 7;
+  };
+
+  EXPECT_FALSE(try_with_lock(lock, job));
+  EXPECT_FALSE(try_with_lock_for(lock, 20ms, job));
+  EXPECT_FALSE(try_with_lock_until(lock, lease_clock::now() + 20ms, answering));
+  EXPECT_FALSE(with_lock(lock, stop.get_token(), answering));
+  EXPECT_FALSE(try_with_lock_for(lock, patience, stop.get_token(), job));
+  EXPECT_FALSE(try_with_lock_until(lock, lease_clock::now() + patience, stop.get_token(), job));
+
+  EXPECT_FALSE(ran);
+}
+
+TEST_F(WithLock, RunsTheJobWithinItsDeadline) {
+  mutex lock{open(), "job", lasting()};
+  bool ran = false;
+
+  EXPECT_TRUE(try_with_lock(lock, [&](const std::stop_token&) { ran = true; }));
+  EXPECT_EQ(try_with_lock_for(lock, patience, [](const std::stop_token&) { return 5; }), 5);
+  EXPECT_EQ(with_lock(lock, std::stop_token{}, [](const std::stop_token&) { return 6; }), 6);
+
+  EXPECT_TRUE(ran);
 }
 
 }  // namespace
