@@ -1,124 +1,25 @@
 #include "backends/local/attachment.hpp"
 
 #include "backends/local/lock_rules.hpp"
+#include "backends/local/machine.hpp"
+#include "backends/local/presence.hpp"
 #include "backends/local/process.hpp"
 #include "base/log.hpp"
 #include <sallyport/error.hpp>
 
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <dirent.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
 #include <variant>
 #include <vector>
 
 namespace sallyport::backends::local {
 namespace {
-
-using namespace std::chrono_literals;
-
-/// Opening takes milliseconds; somebody who takes longer than this was stopped in the middle.
-constexpr std::chrono::milliseconds patience_with_others = 10s;
-/// Hundreds who wait must leave the processor to the one they wait for.
-constexpr std::chrono::milliseconds shortest_pause = 1ms;
-constexpr std::chrono::milliseconds longest_pause = 32ms;
-
-/// Record locks on two bytes of a file. They belong to the process, so a forked child does not
-/// keep them, and end with it, however it ends.
-class presence_locks {
- public:
-  enum class turn : short { look = F_RDLCK, make = F_WRLCK };
-
-  explicit presence_locks(int file) : file_(file) {}
-
-  /// Many may look at what there is at the same time. One makes what is missing, while nobody
-  /// looks. False: not now.
-  bool begin_attaching(turn which) const { return set(static_cast<short>(which), attaching); }
-  void end_attaching() const { set(F_UNLCK, attaching); }
-  /// Who keeps this process from that turn; 0: nobody any more.
-  std::int64_t in_the_way(turn which) const {
-    return somebody(static_cast<short>(which), attaching);
-  }
-  bool be_present() const { return set(F_RDLCK, present); }
-  /// False: somebody else is present.
-  bool be_alone() const { return set(F_WRLCK, present); }
-  std::int64_t somebody_present() const { return somebody(F_WRLCK, present); }
-
- private:
-  static constexpr off_t present = 0;
-  static constexpr off_t attaching = 1;
-
-  static struct flock range(short type, off_t byte) {
-    struct flock lock {};
-    lock.l_type = type;
-    lock.l_whence = SEEK_SET;
-    lock.l_start = byte;
-    lock.l_len = 1;
-    return lock;
-  }
-  bool set(short type, off_t byte) const {
-    struct flock lock = range(type, byte);
-    return ::fcntl(file_, F_SETLK, &lock) == 0;
-  }
-  std::int64_t somebody(short type, off_t byte) const {
-    struct flock lock = range(type, byte);
-    return ::fcntl(file_, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK ? lock.l_pid : 0;
-  }
-
-  int file_;
-};
-
-/// A turn at attaching; ends with the object.
-class attaching_turn {
- public:
-  using turn = presence_locks::turn;
-
-  explicit attaching_turn(const presence_locks& locks) : locks_(locks) {}
-  attaching_turn(const attaching_turn&) = delete;
-  attaching_turn& operator=(const attaching_turn&) = delete;
-  ~attaching_turn() { locks_.end_attaching(); }
-
-  /// Takes the turn, or pauses for a moment, longer each time. Nothing taken: look again, somebody
-  /// else may have made what was missing. Fails with unavailable when patience is at its end.
-  base::result<bool> take(turn which) {
-    if (locks_.begin_attaching(which)) return true;
-    const std::int64_t pid = locks_.in_the_way(which);
-    if (waited_ == 0ms) blocker_ = pid;
-    if (pid != blocker_) always_the_same_ = false;
-    if (waited_ >= patience_with_others) return tl::unexpected(too_late(pid));
-    ::poll(nullptr, 0, static_cast<int>(pause_.count()));
-    waited_ += pause_;
-    pause_ = std::min(2 * pause_, longest_pause);
-    return false;
-  }
-  void give_back() { locks_.end_attaching(); }
-
- private:
-  base::failure too_late(std::int64_t pid) const {
-    if (pid != 0 && (always_the_same_ || stopped(pid))) {
-      return {make_error_code(errc::unavailable),
-              "process " + describe_process(pid) +
-                  " began to open the store and does not finish; continue it (kill -CONT) or end "
-                  "it"};
-    }
-    return {make_error_code(errc::unavailable),
-            "many processes open the store at this moment, and the turn of this one did not come "
-            "in " +
-                std::to_string(patience_with_others / 1s) +
-                " s; nothing is wrong with the store, try again"};
-  }
-
-  const presence_locks& locks_;
-  std::chrono::milliseconds pause_ = shortest_pause;
-  std::chrono::milliseconds waited_{0};
-  std::int64_t blocker_ = 0;
-  bool always_the_same_ = true;
-};
 
 std::vector<std::string> files_in(int folder) {
   std::vector<std::string> names;
@@ -134,16 +35,41 @@ std::vector<std::string> files_in(int folder) {
   return names;
 }
 
-/// What processes of whatever boot left, but for the tokens.
-void remove_state(int folder) {
+/// Removes what processes of whatever boot left, but for the tokens. Returns what this user may not
+/// remove: in a sticky folder the files of others.
+std::vector<std::string> remove_state(int folder) {
+  std::vector<std::string> left;
   for (const std::string& name : files_in(folder)) {
-    if (name.starts_with("gate-") || name.starts_with("state-") || name.starts_with("inbox-")) {
-      ::unlinkat(folder, name.c_str(), 0);
+    if (!name.starts_with("gate-") && !name.starts_with("state-") && !name.starts_with("inbox-")) {
+      continue;
     }
+    if (::unlinkat(folder, name.c_str(), 0) != 0 && errno != ENOENT) left.push_back(name);
   }
+  return left;
 }
 
-/// Keeps the damaged file for whoever wants to look at it; the last few of them, not all.
+/// Opens a file for who can't remove it and is to write over it; closed: there is none, and it is to be
+/// made. It has to be a plain file in no other place: nobody's file is to be reached through a link.
+base::result<descriptor> file_to_overwrite(const place& where, const std::string& name) {
+  descriptor file(
+      ::openat(where.folder.number(), name.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.open() && errno == ENOENT) {
+    if (where.ready_made) return tl::unexpected(machine_store_incomplete(name));
+    return file;
+  }
+  struct stat about {};
+  if (file.open() && ::fstat(file.number(), &about) == 0 && S_ISREG(about.st_mode) &&
+      about.st_nlink == 1) {
+    return file;
+  }
+  return base::fail(errc::store_refused, "the store in '" + where.path +
+                                             "' cannot be begun: this user may neither remove nor "
+                                             "write what is in its way; as root, remove '" +
+                                             name + "' there");
+}
+
+/// Keeps the damaged file for whoever wants to look at it; the last few of them, not all. Empty: this
+/// user may not rename it.
 std::string set_aside(int folder, const std::string& name) {
   constexpr int most_kept = 3;
   std::string aside;
@@ -151,43 +77,89 @@ std::string set_aside(int folder, const std::string& name) {
     aside = "damaged-" + std::to_string(number) + ".mdb";
     if (::faccessat(folder, aside.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0) break;
   }
-  ::renameat(folder, name.c_str(), folder, aside.c_str());
-  return aside;
+  return ::renameat(folder, name.c_str(), folder, aside.c_str()) == 0 ? aside : std::string{};
 }
 
 struct file_names {
-  explicit file_names(const std::string& boot_id)
-      : gate("gate-" + boot_id), state("state-" + boot_id + ".mdb") {}
+  file_names(const place& where, const std::string& boot_id)
+      : gate(where.ready_made ? "gate" : "gate-" + boot_id),
+        state(where.ready_made ? "state.mdb" : "state-" + boot_id + ".mdb") {}
   std::string gate;
   std::string state;
 };
 
 auto in_use(const std::string& path, const std::string& why, std::int64_t pid) {
   return base::fail(errc::store_refused,
-                    "the store in '" + path + "' " + why + " while process " +
-                        describe_process(pid) +
+                    "the store in '" + path + "' " + why + " while " +
+                        (pid != 0 ? "process " + describe_process(pid) : "another process") +
                         " uses it; stop all programs that use it, then try again");
 }
 
-/// Makes the store anew. REQUIRES: alone.
+/// What others left of earlier boots and this user may not remove: the room is given back, the names
+/// stay. Those of this boot are written over.
+void empty_leftovers(const place& where, const std::vector<std::string>& left,
+                     const file_names& names) {
+  std::string first;
+  std::size_t count = 0;
+  for (const std::string& name : left) {
+    if (name == names.gate || name == names.state) continue;
+    if (count++ == 0 || name.starts_with("state-")) first = name;
+    const auto file = file_to_overwrite(where, name);
+    if (!file || !file->open()) continue;
+    [[maybe_unused]] const int emptied = ::ftruncate(file->number(), 0);
+  }
+  if (count == 0) return;
+  base::log(base::log_level::warning,
+            "sallyport: the folder '" + where.path + "' has " + std::to_string(count) +
+                " files that other users left ('" + first +
+                "'); they take no room, and only their owners and root can remove them");
+}
+
+/// How large a ready-made store is: as it was made, unless its file was cut off.
+std::uint64_t size_for(int state) {
+  constexpr std::uint64_t page = 4096;
+  struct stat about {};
+  const auto bytes =
+      ::fstat(state, &about) == 0 ? static_cast<std::uint64_t>(about.st_size) : std::uint64_t{0};
+  const bool sensible = bytes >= store_address::smallest_map_bytes &&
+                        bytes <= store_address::largest_map_bytes && bytes % page == 0;
+  return sensible ? bytes : store_address::default_map_bytes;
+}
+
+/// Makes the store anew. What can be removed is made again; what is another user's is written over.
+/// REQUIRES: alone.
 base::result<std::unique_ptr<gate>> rebuild(const place& where, const store_address& address,
                                             const machine_identity& here, const token_file& tokens,
                                             const file_names& names) {
   const int folder = where.folder.number();
-  remove_state(folder);
-  const bool write_map = address.write_map && where.keeps_blocks;
-  if (auto made = lmdb_file::make(folder, names.state, where.file_mode, address.map_bytes); !made) {
-    return tl::unexpected(made.error());
+  if (!where.ready_made) empty_leftovers(where, remove_state(folder), names);
+  const auto old_gate = file_to_overwrite(where, names.gate);
+  if (!old_gate) return tl::unexpected(old_gate.error());
+  const auto old_state = file_to_overwrite(where, names.state);
+  if (!old_state) return tl::unexpected(old_state.error());
+  if (old_gate->open()) {
+    if (auto erased = gate::erase(old_gate->number()); !erased) {
+      return tl::unexpected(erased.error());
+    }
   }
-  auto file = lmdb_file::open(folder, names.state, address.map_bytes, write_map);
+
+  const bool write_map = address.write_map && where.keeps_blocks;
+  const std::uint64_t map_bytes =
+      where.ready_made ? size_for(old_state->number()) : address.map_bytes;
+  const auto begun = old_state->open()
+                         ? lmdb_file::begin(old_state->number(), map_bytes)
+                         : lmdb_file::make(folder, names.state, where.file_mode, map_bytes);
+  if (!begun) return tl::unexpected(begun.error());
+  auto file = lmdb_file::open(folder, names.state, map_bytes, write_map);
   if (!file) return tl::unexpected(file.error());
   {
     lmdb_table records(**file);
     lock_rules::initialise(records, tokens.mark().high_water);
     if (auto written = records.commit(); !written) return tl::unexpected(written.error());
   }
-  return gate::make(folder, names.gate, where.file_mode,
-                    {.machine = here, .map_bytes = address.map_bytes, .write_map = write_map});
+  const gate::agreement terms{.machine = here, .map_bytes = map_bytes, .write_map = write_map};
+  return old_gate->open() ? gate::begin(old_gate->number(), terms)
+                          : gate::make(folder, names.gate, where.file_mode, terms);
 }
 
 /// A store's files, as they were found.
@@ -228,6 +200,7 @@ base::result<std::monostate> mend(findings& all, const place& where, const store
                                   const machine_identity& here, const file_names& names,
                                   const presence_locks& locks) {
   const int folder = where.folder.number();
+  if (!all.tokens && where.ready_made) return tl::unexpected(machine_store_incomplete("tokens"));
   if (!all.tokens) {
     auto tokens = token_file::make(folder, where.file_mode);
     if (!tokens) return tl::unexpected(tokens.error());
@@ -250,17 +223,21 @@ base::result<std::monostate> mend(findings& all, const place& where, const store
         return in_use(where.path, "had its files removed", other);
     }
   }
-  if (all.found == gate::finding::damaged) {
-    const std::string aside = set_aside(folder, names.state);
-    base::log(base::log_level::warning, "sallyport: the store in '" + where.path +
-                                            "' was damaged (" + all.damage +
-                                            "); nobody used it. It was set aside as '" + aside +
-                                            "' and begun anew; tokens go on growing");
+  std::string aside;
+  if (all.found == gate::finding::damaged && !where.ready_made) {
+    aside = set_aside(folder, names.state);
   }
   auto made = rebuild(where, address, here, *all.tokens, names);
   if (!made) {
-    remove_state(folder);
+    if (!where.ready_made) remove_state(folder);
     return tl::unexpected(made.error());
+  }
+  if (all.found == gate::finding::damaged) {
+    base::log(base::log_level::warning,
+              "sallyport: the store in '" + where.path + "' was damaged (" + all.damage +
+                  "); nobody used it. It was " +
+                  (aside.empty() ? "" : "set aside as '" + aside + "' and ") +
+                  "begun anew; tokens go on growing");
   }
   all.way_in = std::move(*made);
   auto opened = lmdb_file::open(folder, names.state, all.way_in->terms().map_bytes,
@@ -270,6 +247,20 @@ base::result<std::monostate> mend(findings& all, const place& where, const store
   return std::monostate{};
 }
 
+/// Opens `presence`, making it only where there is none: in a sticky folder nobody may open another
+/// user's file as if to make it (fs.protected_regular).
+descriptor open_presence(const place& where) {
+  const auto open = [&](int flags) {
+    return descriptor(::openat(where.folder.number(), "presence",
+                               O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, where.file_mode));
+  };
+  descriptor file = open(0);
+  if (file.open() || errno != ENOENT || where.ready_made) return file;
+  file = open(O_CREAT | O_EXCL);
+  if (file.open()) ::fchmod(file.number(), where.file_mode);
+  return file.open() || errno != EEXIST ? std::move(file) : open(0);
+}
+
 }  // namespace
 
 base::result<attachment> attach(place where, const store_address& address) {
@@ -277,16 +268,17 @@ base::result<attachment> attach(place where, const store_address& address) {
   const auto here = this_machine();
   if (!here) return tl::unexpected(here.error());
   const int folder = where.folder.number();
-  descriptor presence(
-      ::openat(folder, "presence", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, where.file_mode));
+  descriptor presence = open_presence(where);
+  if (!presence.open() && errno == ENOENT && where.ready_made) {
+    return tl::unexpected(machine_store_incomplete("presence"));
+  }
   if (!presence.open()) {
     return tl::unexpected(
         folder_failure(errno, "write to the store's folder '" + where.path +
                                   "' (make it writable, or name another place with local:/path)"));
   }
-  ::fchmod(presence.number(), where.file_mode);
 
-  const file_names names(here->boot_id);
+  const file_names names(where, here->boot_id);
   const presence_locks locks(presence.number());
   attaching_turn mine(locks);
   bool looked_in_vain = false;

@@ -14,9 +14,12 @@ namespace sallyport::backends::local {
 ///
 /// The folder holds: `tokens` (the only file that matters after a reboot), `presence` (whose record
 /// locks say who is attached), and, named after the boot, `gate-*` and `state-*.mdb`; an `inbox-*`
-/// for every open client. The files of another boot are never opened, only removed: after a power
+/// for every open client. The files of another boot are never read, only removed: after a power
 /// cut they may hold anything. A gate is put in place last, so what a killed process left half
 /// made is made again.
+///
+/// In a sticky folder a user can't remove the files of another. Those of an earlier boot are then
+/// emptied, and what stands in the way of this one's is written over.
 ///
 /// Record locks on two bytes of `presence` keep a store from being begun anew beside somebody:
 ///

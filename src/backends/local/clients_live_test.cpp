@@ -1,6 +1,9 @@
 #include "backends/local/inbox.hpp"
 #include "backends/local/local_backend.hpp"
+#include "backends/local/local_store.hpp"
+#include "backends/local/place.hpp"
 #include "backends/local/process.hpp"
+#include "backends/local/steps.hpp"
 #include "backends/local/test_children.hpp"
 #include "base/random.hpp"
 #include <sallyport/lease_clock.hpp>
@@ -16,6 +19,8 @@
 #include <memory>
 #include <sys/mman.h>
 #include <thread>
+#include <variant>
+#include <vector>
 
 // Several clients of one process and their pipes.
 namespace sallyport::backends::local {
@@ -31,14 +36,14 @@ class LocalInbox : public testing::Test {
   LocalInbox()
       : folder_(::open(root_.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
         mail_(inbox::make(folder_.number(), 7, 0600).value()),
-        out_(folder_.number()) {}
+        out_(folder_.number(), pipes::made_by_clients) {}
 
   static notice changed(const std::string& name) {
     return {0, notice_kind::changed, {}, std::nullopt, name};
   }
   void write_raw(const std::string& bytes) const {
-    const descriptor pipe(
-        ::openat(folder_.number(), inbox_name(7).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    const descriptor pipe(::openat(folder_.number(), inbox_name(7, pipes::made_by_clients).c_str(),
+                                   O_WRONLY | O_NONBLOCK | O_CLOEXEC));
     ASSERT_EQ(::write(pipe.number(), bytes.data(), bytes.size()),
               static_cast<ssize_t>(bytes.size()));
   }
@@ -81,9 +86,11 @@ TEST_F(LocalInbox, ThatWasSpoiledSaysSoAndGoesOn) {
 
 TEST_F(LocalInbox, OfNobodyIsPassedOver) {
   out_.post(8, changed("door"));
-  std::ignore = ::close(::openat(folder_.number(), inbox_name(9).c_str(), O_CREAT | O_RDWR, 0600));
+  std::ignore = ::close(::openat(folder_.number(), inbox_name(9, pipes::made_by_clients).c_str(),
+                                 O_CREAT | O_RDWR, 0600));
   out_.post(9, changed("door"));
-  EXPECT_EQ(std::filesystem::file_size(root_.path() + "/" + inbox_name(9)), 0U);
+  EXPECT_EQ(std::filesystem::file_size(root_.path() + "/" + inbox_name(9, pipes::made_by_clients)),
+            0U);
 }
 
 TEST(LocalNotice, OfAnyBytesIsReadOrRefused) {
@@ -178,6 +185,93 @@ TEST_F(LocalClients, ThatStandStillDoNotHoldUpThoseWhoTellThem) {
   ::kill(sleeper.pid(), SIGCONT);
   sleeper.end();
   EXPECT_EQ(names_in(folder(), "inbox-").size(), 1U);
+}
+
+/// One client with a crowd of contenders, each asking in a transaction of its own.
+class LocalCrowd : public LocalClients {
+ protected:
+  static constexpr std::uint64_t crowd = 2 * most_waiters_at_once + 50;
+
+  LocalCrowd() {
+    auto opened = local_store::find_or_open(parse_address(address()).value());
+    EXPECT_TRUE(opened);
+    store_ = *opened;
+    client_record self;
+    self.process = this_process();
+    client_ = store_->add_client(self, "crowd").value();
+  }
+  ~LocalCrowd() override { on_step = nullptr; }
+
+  backend_api::acquire_answer ask(std::uint64_t who, lock_mode mode, duration length,
+                                  bool may_wait) {
+    auto asked = store_->transact(lease_clock::now() + 10s, client_, told_, [&](lock_rules& rules) {
+      return rules.acquire({.name = name_,
+                            .kind = lock_kind::shared_mutex,
+                            .mode = mode,
+                            .holder = {1, who},
+                            .lease_length = length,
+                            .claim_window = length,
+                            .ticket_length = length,
+                            .may_wait = may_wait,
+                            .value = {},
+                            .answer_by = {}},
+                           client_, 0);
+    });
+    EXPECT_TRUE(asked && *asked);
+    number_ = (*asked)->number;
+    return (*asked)->answer;
+  }
+
+  const lock_name name_{"door"};
+  std::shared_ptr<local_store> store_;
+  client_number client_ = 0;
+  contender_number number_ = 0;
+  std::vector<notice> told_;
+};
+
+TEST_F(LocalCrowd, IsLetInByTransactionsThatServeSoManyEach) {
+  ASSERT_TRUE(
+      std::holds_alternative<backend_api::granted>(ask(0, lock_mode::exclusive, 60s, true)));
+  const contender_number writer = number_;
+  for (std::uint64_t who = 1; who <= crowd; ++who) ask(who, lock_mode::shared, 60s, true);
+  told_.clear();
+  static std::atomic<int> transactions;
+  transactions = 0;
+  on_step = [](step where) {
+    if (where == step::committed) ++transactions;
+  };
+
+  const auto left =
+      store_->transact(lease_clock::now() + 10s, client_, told_, [&](lock_rules& rules) {
+        return rules.release({.name = name_,
+                              .kind = lock_kind::shared_mutex,
+                              .mode = lock_mode::exclusive,
+                              .holder = {1, 0},
+                              .answer_by = {}},
+                             writer);
+      });
+
+  ASSERT_TRUE(left);
+  EXPECT_EQ(std::ranges::count(told_, notice_kind::granted, &notice::kind), crowd);
+  EXPECT_EQ(transactions, 3);
+}
+
+TEST_F(LocalCrowd, ThatHasLapsedIsNotInTheWayOfATry) {
+  ask(0, lock_mode::exclusive, 1ms, true);
+  for (std::uint64_t who = 1; who <= crowd; ++who) ask(who, lock_mode::exclusive, 100ms, true);
+  std::this_thread::sleep_for(110ms);
+
+  EXPECT_TRUE(std::holds_alternative<backend_api::granted>(
+      ask(crowd + 1, lock_mode::exclusive, 60s, false)));
+}
+
+TEST_F(LocalClients, CallTheStoreAsTheAddressSays) {
+  const auto named = client::open(address() + "&store=shop");
+  mutex lock{named, "door"};
+
+  EXPECT_EQ(lock.acquire().fence_pass().lock, "local:shop|door");
+  EXPECT_NE(client::open(address()).capabilities().store_id, "local:shop");
+  EXPECT_THAT(try_open(address() + "&store=a%20b"), HasSubstr("store="));
 }
 
 TEST_F(LocalClients, OfOneFolderMeetHoweverItIsSpelled) {

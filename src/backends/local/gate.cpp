@@ -1,5 +1,6 @@
 #include "backends/local/gate.hpp"
 
+#include "backends/local/place.hpp"
 #include "base/check.hpp"
 #include "base/monotonic.hpp"
 #include <sallyport/error.hpp>
@@ -13,10 +14,12 @@
 #include <cstddef>
 #include <cstring>
 #include <fcntl.h>
+#include <iterator>
 #include <pthread.h>
 #include <string_view>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif
@@ -91,24 +94,25 @@ void begin_mutex(pthread_mutex_t& mutex) {
 
 }  // namespace
 
-base::result<std::unique_ptr<gate>> gate::make(int folder, const std::string& file, mode_t mode,
-                                               const agreement& terms) {
-  const std::string draft = file + ".new";
-  ::unlinkat(folder, draft.c_str(), 0);
-  const descriptor made(
-      ::openat(folder, draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-  const auto failed = [&](int error) {
-    if (made.open()) ::unlinkat(folder, draft.c_str(), 0);
-    return tl::unexpected(system_failure(error, "make the store's gate"));
-  };
-  if (!made.open()) return failed(errno);
-  ::fchmod(made.number(), mode);
+base::result<std::monostate> gate::erase(int file) {
   // Every block up front: writing to a hole of a full disk through the map would end the process.
-  if (const int error = ::posix_fallocate(made.number(), 0, region_bytes)) return failed(error);
-  gate_region* const region = map(made.number());
-  if (region == nullptr) return failed(errno);
+  const std::array<char, magic.size()> nothing{};
+  int error = ::posix_fallocate(file, 0, region_bytes);
+  if (error == 0 && (::ftruncate(file, region_bytes) != 0 ||
+                     ::pwrite(file, nothing.data(), nothing.size(), 0) != std::ssize(nothing))) {
+    error = errno;
+  }
+  if (error != 0) return tl::unexpected(system_failure(error, "make the store's gate"));
+  return std::monostate{};
+}
 
-  std::memcpy(region->magic.data(), magic.data(), magic.size());
+base::result<std::unique_ptr<gate>> gate::begin(int file, const agreement& terms) {
+  if (auto erased = erase(file); !erased) return tl::unexpected(erased.error());
+  gate_region* const region = map(file);
+  if (region == nullptr) {
+    return tl::unexpected(system_failure(errno, "make the store's gate"));
+  }
+  std::memset(static_cast<void*>(region), 0, region_bytes);
   const auto id_bytes = std::min(terms.machine.boot_id.size(), region->boot_id.size() - 1);
   std::memcpy(region->boot_id.data(), terms.machine.boot_id.data(), id_bytes);
   region->pid_namespace = terms.machine.pid_namespace;
@@ -117,13 +121,27 @@ base::result<std::unique_ptr<gate>> gate::make(int folder, const std::string& fi
   region->write_map = terms.write_map ? 1 : 0;
   region->shared_bytes = shared_bytes;
   begin_mutex(region->mutex);
-  // In place only when it is whole.
-  if (::renameat(folder, draft.c_str(), folder, file.c_str()) != 0) {
-    const int error = errno;
-    ::munmap(region, region_bytes);
-    return failed(error);
-  }
+  // Last, so that what a killed process left half made is no gate.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  std::memcpy(region->magic.data(), magic.data(), magic.size());
   return std::unique_ptr<gate>(new gate(region, terms));
+}
+
+base::result<std::unique_ptr<gate>> gate::make(int folder, const std::string& file, mode_t mode,
+                                               const agreement& terms) {
+  const std::string draft = draft_of(file);
+  ::unlinkat(folder, draft.c_str(), 0);
+  const descriptor made(
+      ::openat(folder, draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  if (!made.open()) return tl::unexpected(system_failure(errno, "make the store's gate"));
+  ::fchmod(made.number(), mode);
+  auto begun = begin(made.number(), terms);
+  // In place only when it is whole.
+  if (begun && ::renameat(folder, draft.c_str(), folder, file.c_str()) != 0) {
+    begun = tl::unexpected(system_failure(errno, "make the store's gate"));
+  }
+  if (!begun) ::unlinkat(folder, draft.c_str(), 0);
+  return begun;
 }
 
 gate::attached gate::attach(int folder, const std::string& file, const machine_identity& here) {
@@ -141,10 +159,11 @@ gate::attached gate::attach(int folder, const std::string& file, const machine_i
     return {why};
   };
   agreement terms;
-  if (std::string_view(region->magic.data(), magic.size()) != magic ||
-      region->shared_bytes != shared_bytes) {
-    return drop(finding::damaged);
+  const std::string_view found_magic(region->magic.data(), magic.size());
+  if (found_magic == std::string_view(std::array<char, magic.size()>{}.data(), magic.size())) {
+    return drop(finding::missing);
   }
+  if (found_magic != magic || region->shared_bytes != shared_bytes) return drop(finding::damaged);
   region->boot_id.back() = '\0';
   terms.machine.boot_id = region->boot_id.data();
   terms.machine.pid_namespace = region->pid_namespace;
@@ -152,7 +171,7 @@ gate::attached gate::attach(int folder, const std::string& file, const machine_i
   terms.map_bytes = region->map_bytes;
   terms.write_map = region->write_map != 0;
   if (terms.machine != here) {
-    return drop(terms.machine.boot_id == here.boot_id ? finding::foreign : finding::damaged);
+    return drop(terms.machine.boot_id == here.boot_id ? finding::foreign : finding::missing);
   }
   if (region->damaged.load() != 0) return drop(finding::damaged);
   return {finding::usable, std::unique_ptr<gate>(new gate(region, std::move(terms)))};

@@ -32,7 +32,7 @@ class gate {
   };
   enum class finding : std::uint8_t {
     usable,   ///< made under this boot by processes like us, and not spoiled
-    missing,  ///< none, or one that was never finished
+    missing,  ///< none, one that was never finished, or one of another boot
     damaged,  ///< somebody found the store spoiled, or the file is none of ours
     foreign   ///< made in another pid or time namespace
   };
@@ -41,6 +41,10 @@ class gate {
   /// Makes the region in a file of this folder. REQUIRES: nobody else is attached.
   static base::result<std::unique_ptr<gate>> make(int folder, const std::string& file, mode_t mode,
                                                   const agreement& terms);
+  /// The same in a file that is open for writing, whatever it held: for who may not remove it.
+  static base::result<std::unique_ptr<gate>> begin(int file, const agreement& terms);
+  /// From now on this file holds no gate, and has room for one. REQUIRES: nobody is attached.
+  static base::result<std::monostate> erase(int file);
   /// Looks at the file; a gate only when it is usable.
   static attached attach(int folder, const std::string& file, const machine_identity& here);
 

@@ -1,11 +1,15 @@
 #include "backends/local/inbox.hpp"
 
+#include "base/random.hpp"
+#include <sallyport/error.hpp>
+
 #include <array>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <type_traits>
 
@@ -70,28 +74,68 @@ std::optional<notice> decode(std::string_view& bytes, bool& spoiled) {
   return one;
 }
 
-std::string inbox_name(client_number client) {
+std::string inbox_name(client_number client, pipes of) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "inbox-%016llx", static_cast<unsigned long long>(client));
+  const auto number = static_cast<unsigned long long>(client);
+  switch (of) {
+    case pipes::made_by_clients:
+      std::snprintf(text.data(), text.size(), "inbox-%016llx", number);
+      break;
+    case pipes::ready_made:
+      std::snprintf(text.data(), text.size(), "%s/%03llx", pipes_folder, number % ready_made_pipes);
+      break;
+  }
   return text.data();
 }
 
+base::result<inbox> inbox::take(int folder) {
+  // Begin anywhere: where few are taken, the first one is free.
+  const std::uint64_t first = base::kernel_seed();
+  for (std::uint64_t tried = 0; tried < ready_made_pipes; ++tried) {
+    const std::uint64_t number = (first + tried) % ready_made_pipes;
+    descriptor pipe(::openat(folder, inbox_name(number, pipes::ready_made).c_str(),
+                             O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+    if (!pipe.open()) {
+      return tl::unexpected(
+          system_failure(errno, "open a pipe of the store (sudo sallyport init local:machine)"));
+    }
+    struct stat about {};
+    if (::fstat(pipe.number(), &about) != 0 || !S_ISFIFO(about.st_mode)) continue;
+    if (::flock(pipe.number(), LOCK_EX | LOCK_NB) == 0) return inbox(std::move(pipe), number);
+  }
+  return base::fail(errc::unavailable, "all " + std::to_string(ready_made_pipes) +
+                                           " pipes of the store are taken: so many clients are "
+                                           "open at this moment; try again");
+}
+
 base::result<inbox> inbox::make(int folder, client_number client, mode_t mode) {
-  std::string name = inbox_name(client);
+  std::string name = inbox_name(client, pipes::made_by_clients);
   ::unlinkat(folder, name.c_str(), 0);
-  if (::mkfifoat(folder, name.c_str(), mode) != 0) {
+  // Another user's, which can't be removed, was left by an earlier boot: it will do.
+  if (::mkfifoat(folder, name.c_str(), mode) != 0 && errno != EEXIST) {
     return tl::unexpected(system_failure(errno, "make a pipe in the store's folder"));
   }
   // Open for writing as well: so it never reads as ended when no writer is there.
   descriptor pipe(::openat(folder, name.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
-  if (!pipe.open())
-    return tl::unexpected(system_failure(errno, "open a pipe in the store's folder"));
+  struct stat about {};
+  const bool is_pipe =
+      pipe.open() && ::fstat(pipe.number(), &about) == 0 && S_ISFIFO(about.st_mode);
+  if (!is_pipe) {
+    return tl::unexpected(system_failure(pipe.open() ? EEXIST : errno,
+                                         "open the pipe '" + name + "' in the store's folder"));
+  }
   ::fchmod(pipe.number(), mode);
   return inbox(std::move(pipe), folder, std::move(name));
 }
 
 inbox::~inbox() {
-  if (pipe_.open()) ::unlinkat(folder_, name_.c_str(), 0);
+  if (!pipe_.open()) return;
+  if (name_.empty()) {
+    // Not by closing it alone: a forked child may have it open, too.
+    ::flock(pipe_.number(), LOCK_UN);
+  } else {
+    ::unlinkat(folder_, name_.c_str(), 0);
+  }
 }
 
 bool inbox::receive(std::vector<notice>& notices) {
@@ -120,8 +164,8 @@ bool inbox::receive(std::vector<notice>& notices) {
 void outboxes::post(client_number to, const notice& what) {
   auto found = open_.find(to);
   if (found == open_.end()) {
-    descriptor pipe(
-        ::openat(folder_, inbox_name(to).c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+    descriptor pipe(::openat(folder_, inbox_name(to, pipes_).c_str(),
+                             O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
     struct stat about {};
     if (!pipe.open() || ::fstat(pipe.number(), &about) != 0 || !S_ISFIFO(about.st_mode)) return;
     if (open_.size() >= most_open) open_.erase(open_.begin());

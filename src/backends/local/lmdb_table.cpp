@@ -1,24 +1,37 @@
 #include "backends/local/lmdb_table.hpp"
 
+#include "backend_api/backend.hpp"
 #include "backends/local/descriptor.hpp"
 #include <sallyport/error.hpp>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
+#include <iterator>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace sallyport::backends::local {
 namespace {
 
+// LMDB writes a changed page to another place, and takes the old one again in the next transaction but
+// one. So who only renews or releases needs room, too: for what one transaction changes, twice.
+constexpr std::size_t most_pages_changed = backend_api::max_renewals_per_batch + 256;
+constexpr std::size_t own_pages = 32;  // LMDB's first pages and its list of free ones
+
 constexpr unsigned plain_flags = MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC | MDB_NOTLS;
 
-/// LMDB takes a path; this one leads to the very folder that was checked, wherever it was moved.
-std::string path_in(int folder, const std::string& name) {
-  return "/proc/self/fd/" + std::to_string(folder) + "/" + name;
-}
+/// LMDB takes a path, and would make a file that is missing. This one leads to the very file that was
+/// opened and checked, and there is nothing to make: so it may lie in a sticky folder and be another
+/// user's, where the kernel refuses to open it as if to make it (fs.protected_regular).
+std::string path_of(int file) { return "/proc/self/fd/" + std::to_string(file); }
 
 base::failure lmdb_failure(int error, const std::string& doing) {
   if (error > 0) return system_failure(error, doing);
@@ -46,6 +59,7 @@ void close_on_exec(MDB_env* environment, bool two) {
   ::fcntl(first, F_SETFD, FD_CLOEXEC);
   DIR* const all = two ? ::opendir("/proc/self/fd") : nullptr;
   if (all == nullptr) return;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is ours alone.
   while (const dirent* const entry = ::readdir(all)) {
     const int number = std::atoi(entry->d_name);
     struct stat found {};
@@ -57,38 +71,63 @@ void close_on_exec(MDB_env* environment, bool two) {
   ::closedir(all);
 }
 
-base::result<MDB_env*> open_environment(int folder, const std::string& name,
-                                        std::uint64_t map_bytes, unsigned flags, mode_t mode) {
+base::result<MDB_env*> open_environment(int file, std::uint64_t map_bytes, unsigned flags) {
   MDB_env* environment = nullptr;
   int error = mdb_env_create(&environment);
   if (error == 0) error = mdb_env_set_mapsize(environment, map_bytes);
-  if (error == 0) error = mdb_env_open(environment, path_in(folder, name).c_str(), flags, mode);
+  if (error == 0) error = mdb_env_open(environment, path_of(file).c_str(), flags, 0600);
   if (error == 0) return environment;
   if (environment != nullptr) mdb_env_close(environment);
-  return tl::unexpected(lmdb_failure(error, "open the store's file '" + name + "'"));
+  return tl::unexpected(lmdb_failure(error, "open the store's records"));
+}
+
+/// The pages with which LMDB begins. It writes them only into an empty file, and a store's own is never
+/// emptied: its blocks might be gone afterwards.
+base::result<std::vector<char>> first_pages(std::uint64_t map_bytes) {
+  const descriptor draft(::memfd_create("sallyport", MFD_CLOEXEC));
+  if (!draft.open()) return tl::unexpected(system_failure(errno, "get memory for a new store"));
+  auto fresh = open_environment(draft.number(), map_bytes, plain_flags);
+  if (!fresh) return tl::unexpected(fresh.error());
+  close_on_exec(*fresh, false);  // open for a moment only
+  mdb_env_close(*fresh);
+  struct stat about {};
+  if (::fstat(draft.number(), &about) != 0) {
+    return tl::unexpected(system_failure(errno, "read a new store"));
+  }
+  std::vector<char> pages(static_cast<std::size_t>(about.st_size));
+  if (::pread(draft.number(), pages.data(), pages.size(), 0) != std::ssize(pages)) {
+    return tl::unexpected(system_failure(EIO, "read a new store"));
+  }
+  return pages;
 }
 
 }  // namespace
 
-base::result<std::monostate> lmdb_file::make(int folder, const std::string& name, mode_t mode,
-                                             std::uint64_t map_bytes) {
-  ::unlinkat(folder, name.c_str(), 0);
-  // LMDB writes its first pages only into an empty file, so the room is allocated behind them. One
-  // that was never closed orderly is not found later: the gate is put in place after this.
-  auto fresh = open_environment(folder, name, map_bytes, plain_flags, mode);
-  if (!fresh) return tl::unexpected(fresh.error());
-  close_on_exec(*fresh, false);  // open for a moment only
-  mdb_env_close(*fresh);
-  const descriptor file(::openat(folder, name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-  if (!file.open()) return tl::unexpected(system_failure(errno, "open the store's new file"));
-  ::fchmod(file.number(), mode);
-  if (const int error = ::posix_fallocate(file.number(), 0, static_cast<off_t>(map_bytes))) {
-    ::unlinkat(folder, name.c_str(), 0);
+base::result<std::monostate> lmdb_file::begin(int file, std::uint64_t map_bytes) {
+  const auto pages = first_pages(map_bytes);
+  if (!pages) return tl::unexpected(pages.error());
+  if (const int error = ::posix_fallocate(file, 0, static_cast<off_t>(map_bytes))) {
     return tl::unexpected(system_failure(
         error, "allocate " + std::to_string(map_bytes >> 20U) +
                    " MiB for the store (make room, or begin it smaller with ?size=4M)"));
   }
+  if (::pwrite(file, pages->data(), pages->size(), 0) != std::ssize(*pages)) {
+    return tl::unexpected(system_failure(errno, "write the first pages of the store"));
+  }
   return std::monostate{};
+}
+
+base::result<std::monostate> lmdb_file::make(int folder, const std::string& name, mode_t mode,
+                                             std::uint64_t map_bytes) {
+  const descriptor file(
+      ::openat(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  if (!file.open()) {
+    return tl::unexpected(system_failure(errno, "make the store's file '" + name + "'"));
+  }
+  ::fchmod(file.number(), mode);
+  auto begun = begin(file.number(), map_bytes);
+  if (!begun) ::unlinkat(folder, name.c_str(), 0);
+  return begun;
 }
 
 base::result<std::unique_ptr<lmdb_file>> lmdb_file::open(int folder, const std::string& name,
@@ -96,16 +135,20 @@ base::result<std::unique_ptr<lmdb_file>> lmdb_file::open(int folder, const std::
   const auto torn = [&](const std::string& why) {
     return base::fail(errc::store_refused, "the store's file '" + name + "' " + why);
   };
+  const descriptor opened(
+      ::openat(folder, name.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (!opened.open() && errno == ENOENT) return torn("is missing");
+  if (!opened.open() && (errno == ELOOP || errno == EISDIR)) return torn("is no plain file");
   struct stat about {};
-  if (::fstatat(folder, name.c_str(), &about, AT_SYMLINK_NOFOLLOW) != 0) {
-    return torn("is missing");
+  if (!opened.open() || ::fstat(opened.number(), &about) != 0) {
+    return tl::unexpected(system_failure(errno, "open the store's file '" + name + "'"));
   }
   if (!S_ISREG(about.st_mode)) return torn("is no plain file");
   // Touching what is missing through the map would end the process.
   if (static_cast<std::uint64_t>(about.st_size) < map_bytes) return torn("is cut off");
 
   const unsigned flags = plain_flags | (write_map ? MDB_WRITEMAP : 0U);
-  auto environment = open_environment(folder, name, map_bytes, flags, 0600);
+  auto environment = open_environment(opened.number(), map_bytes, flags);
   if (!environment) return tl::unexpected(environment.error());
   close_on_exec(*environment, !write_map);
   std::unique_ptr<lmdb_file> file(new lmdb_file(*environment));
@@ -140,6 +183,22 @@ void lmdb_table::fail(base::failure why) {
   if (!failure_) failure_ = std::move(why);
 }
 
+void lmdb_table::claim_room() {
+  if (failure_) return;
+  MDB_stat records{};
+  MDB_envinfo map{};
+  int error = mdb_stat(transaction_, file_.records(), &records);
+  if (error == 0) error = mdb_env_info(file_.environment(), &map);
+  if (error != 0) {
+    fail(error, "look");
+    return;
+  }
+  const std::size_t used =
+      records.ms_branch_pages + records.ms_leaf_pages + records.ms_overflow_pages;
+  const std::size_t spare = std::min(2 * used, 2 * most_pages_changed) + own_pages;
+  if (used + spare > map.me_mapsize / records.ms_psize) fail(MDB_MAP_FULL, "write");
+}
+
 void lmdb_table::fail(int error, const char* doing) {
   if (failure_) return;
   switch (error) {
@@ -148,7 +207,8 @@ void lmdb_table::fail(int error, const char* doing) {
       failure_ = {make_error_code(errc::store_refused),
                   "the store is full: it has room for as many locks as fit into its file. Release "
                   "some, or stop all programs that use it, remove its folder's state-* and gate-* "
-                  "files and open it with ?size=, for example local:?size=256M"};
+                  "files and open it with ?size=, for example local:?size=256M (for local:machine: "
+                  "sudo sallyport init 'local:machine?size=256M')"};
       return;
     case MDB_CORRUPTED:
     case MDB_PAGE_NOTFOUND:

@@ -21,7 +21,10 @@ namespace sallyport::backends::local {
 /// Thread safety: one thread of one process at a time.
 class lmdb_file {
  public:
-  /// Makes a file with room for `map_bytes`, every block of it allocated.
+  /// Begins an empty file of records in one that is open for writing, whatever it held, with room for
+  /// `map_bytes`, every block of it allocated. REQUIRES: nobody has it open as records.
+  static base::result<std::monostate> begin(int file, std::uint64_t map_bytes);
+  /// Makes such a file; all or nothing. REQUIRES: there is none.
   static base::result<std::monostate> make(int folder, const std::string& name, mode_t mode,
                                            std::uint64_t map_bytes);
   /// Fails with store_refused when the file is torn or none of LMDB's.
@@ -53,6 +56,7 @@ class lmdb_table final : public table {
   std::optional<entry> before(std::string_view key) override;
   void put(std::string_view key, std::initializer_list<std::string_view> parts) override;
   void remove(std::string_view key) override;
+  void claim_room() override;
   void fail(base::failure why) override;
   [[nodiscard]] bool failed() const override { return failure_.has_value(); }
 

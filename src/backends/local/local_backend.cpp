@@ -1,6 +1,7 @@
 #include "backends/local/local_backend.hpp"
 
 #include "backends/local/local_store.hpp"
+#include "backends/local/machine.hpp"
 #include "backends/local/place.hpp"
 #include "backends/local/session.hpp"
 #include <sallyport/error.hpp>
@@ -37,7 +38,22 @@ using local::contender_number;
 using local::lock_rules;
 using local::placed;
 
-sallyport::capabilities capabilities_of(const local::local_store& store, bool of_one_user) {
+std::string scope_of(const local::local_store& store, const local::store_address& address) {
+  if (address.machine) {
+    return "The processes of " + local::users_of_machine_store(store.folder()) +
+           " on this machine see these locks; those of other machines do not.";
+  }
+  if (address.path.empty()) {
+    return "All processes of this user on this machine see these locks; those of other users and "
+           "of "
+           "other machines do not. All users of a machine share local:machine.";
+  }
+  return "The processes of this machine whose users may use the folder see these locks; those of "
+         "other machines do not.";
+}
+
+sallyport::capabilities capabilities_of(const local::local_store& store,
+                                        const local::store_address& address) {
   sallyport::capabilities all;
   all.fencing = true;
   all.fifo = true;
@@ -52,12 +68,7 @@ sallyport::capabilities capabilities_of(const local::local_store& store, bool of
   all.max_lease = 24h;
   all.store_id = store.id();
   all.caveats = {
-      of_one_user ? "All processes of this user on this machine see these locks; those of other "
-                    "users and of "
-                    "other machines do not. Users share a folder: local:/path."
-                  : "The processes of this machine whose users may use the folder see these locks; "
-                    "those of "
-                    "other machines do not.",
+      scope_of(store, address),
       "A reboot frees every lock; tokens go on growing.",
       "A process that is stopped (SIGSTOP, a debugger) in the microseconds in which it is inside "
       "the store keeps all others out of it until it is continued or ended.",
@@ -260,7 +271,8 @@ base::result<std::unique_ptr<backend_api::backend>> open(const backend_api::open
   if (!address) return tl::unexpected(address.error());
   auto store = local::local_store::find_or_open(*address);
   if (!store) return tl::unexpected(store.error());
-  auto can = capabilities_of(**store, address->path.empty());
+  auto can = capabilities_of(**store, *address);
+  if (!address->store.empty()) can.store_id = "local:" + address->store;
   auto session = local::session::open(std::move(*store), request);
   if (!session) return tl::unexpected(session.error());
   return std::make_unique<local_client>(std::move(*session), std::move(can));
@@ -273,7 +285,7 @@ constexpr std::array<std::string_view, 1> schemes{"local"};
 const backend_api::backend_descriptor& local_backend() {
   static const backend_api::backend_descriptor descriptor{
       schemes,
-      "all processes of this user, without a server; local:/path for a folder that users may share",
+      "all processes of this user, without a server; local:machine for all users of this machine",
       &open};
   return descriptor;
 }

@@ -1,5 +1,6 @@
 #include "backends/local/local_store.hpp"
 
+#include "backends/local/machine.hpp"
 #include "base/fork_generation.hpp"
 #include "base/random.hpp"
 #include <sallyport/error.hpp>
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <map>
 #include <memory>
+#include <optional>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -83,15 +85,24 @@ std::string name_of_token_space(const token_mark& mark) {
 }  // namespace
 
 base::result<std::shared_ptr<local_store>> local_store::find_or_open(const store_address& address) {
-  auto where = open_place(address.path);
+  store_registry& all = registry();
+  const base::mutex_lock lock(all.mutex);
+  if (address.initialise) {
+    for (const auto& [key, each] : all.stores) {
+      if (each.store->path() == machine_path) {
+        return base::fail(errc::bad_option,
+                          "local:machine is open in this process; close it first");
+      }
+    }
+    if (auto made = make_machine_store(address); !made) return tl::unexpected(made.error());
+  }
+  auto where = address.machine ? open_machine_place() : open_place(address.path);
   if (!where) return tl::unexpected(where.error());
   struct stat about {};
   if (::fstat(where->folder.number(), &about) != 0) {
     return tl::unexpected(system_failure(errno, "look at the store's folder"));
   }
   const store_key key{about.st_dev, about.st_ino};
-  store_registry& all = registry();
-  const base::mutex_lock lock(all.mutex);
   store_registry::entry& one = all.stores[key];
   if (!one.store) {
     auto held = attach(std::move(*where), address);
@@ -111,9 +122,10 @@ base::result<std::shared_ptr<local_store>> local_store::find_or_open(const store
 
 local_store::local_store(attachment held, std::string host)
     : held_(std::move(held)),
+      pipes_(held_.where.ready_made ? pipes::ready_made : pipes::made_by_clients),
       host_(std::move(host)),
       id_(name_of_token_space(held_.tokens->mark())),
-      out_(held_.where.folder.number()) {}
+      out_(held_.where.folder.number(), pipes_) {}
 
 local_store::~local_store() = default;
 
@@ -151,18 +163,34 @@ void local_store::distribute(std::vector<notice>& all, client_number self,
   }
 }
 
+void local_store::serve_on(std::vector<std::string> names, time_point until, client_number self,
+                           std::vector<notice>& own) {
+  for (auto served = names.begin(); served != names.end();) {
+    std::vector<notice> notices;
+    aftermath left;
+    auto serve = [&](lock_rules& rules) {
+      rules.serve_on(*served);
+      return true;
+    };
+    if (!transact_once(until, notices, left, serve)) return;
+    distribute(notices, self, own);
+    if (left.unserved.empty()) ++served;
+  }
+}
+
 void local_store::sweep_everything(std::chrono::milliseconds patience) {
-  std::string after;
+  std::optional<std::string> after = "";
   do {
     std::vector<notice> notices;
-    bool out_of_room = false;
-    auto sweep = [&](lock_rules& rules) { return rules.sweep(after, names_at_a_time); };
-    auto swept = transact_once(lease_clock::now() + patience, notices, out_of_room, sweep);
+    aftermath left;
+    auto sweep = [&](lock_rules& rules) { return rules.sweep(*after, names_at_a_time); };
+    auto swept = transact_once(lease_clock::now() + patience, notices, left, sweep);
     if (!swept) return;
     std::vector<notice> nobody;
     distribute(notices, 0, nobody);
+    serve_on(std::move(left.unserved), lease_clock::now() + patience, 0, nobody);
     after = std::move(*swept);
-  } while (!after.empty());
+  } while (after);
 }
 
 void local_store::forget_peer(client_number who) {
@@ -173,7 +201,9 @@ void local_store::forget_peer(client_number who) {
 
 void local_store::bury(client_number who, std::chrono::milliseconds patience) {
   // The pipe goes first: nothing else would lead to it once the record is gone.
-  ::unlinkat(folder(), inbox_name(who).c_str(), 0);
+  if (pipes_ == pipes::made_by_clients) {
+    ::unlinkat(folder(), inbox_name(who, pipes_).c_str(), 0);
+  }
   std::vector<notice> nobody;
   // Once the record is gone, everything that points to it belongs to a dead client: dying in the
   // middle of this loses nothing.
@@ -186,8 +216,9 @@ void local_store::bury(client_number who, std::chrono::milliseconds patience) {
 
 void local_store::peer_ended(client_number who) {
   // The pipe is the first thing that goes when a client closes or is buried. Without it there is
-  // nothing to do, in a crowd the usual case, or somebody does it.
-  if (::faccessat(folder(), inbox_name(who).c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+  // nothing to do, in a crowd the usual case, or somebody does it. A ready-made one says nothing.
+  if (pipes_ == pipes::made_by_clients &&
+      ::faccessat(folder(), inbox_name(who, pipes_).c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
     forget_peer(who);
     return;
   }
@@ -195,14 +226,14 @@ void local_store::peer_ended(client_number who) {
 }
 
 base::result<client_number> local_store::add_client(const client_record& who,
-                                                    std::string_view label) {
+                                                    std::string_view label, number_slot slot) {
   std::vector<notice> nobody;
   std::vector<listed_client> others;
   const std::uint64_t draw = base::kernel_seed();
   auto number =
       transact(lease_clock::now() + patience_in_a_crowd, 0, nobody, [&](lock_rules& rules) {
         others = rules.some_clients(draw, clients_at_a_time);
-        return rules.add_client(who, label);
+        return rules.add_client(who, label, slot);
       });
   if (!number) return number;
   // Outside the gate: the kernel takes its time to tell of processes.

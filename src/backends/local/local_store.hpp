@@ -54,8 +54,8 @@ class local_store final : public liveness {
   ~local_store() override;
 
   /// Runs operate(lock_rules&) in one transaction and commits it; then tells the clients that are
-  /// to hear of it, but for `self`, whose notices are appended to `own`. A failure means that
-  /// nothing happened.
+  /// to hear of it, but for `self`, whose notices are appended to `own`; then goes on with the
+  /// queues that it left unserved, until `answer_by`. A failure means that nothing happened.
   template <class Operate>
   auto transact(time_point answer_by, client_number self, std::vector<notice>& own, Operate operate)
       -> base::result<std::invoke_result_t<Operate&, lock_rules&>>;
@@ -64,8 +64,8 @@ class local_store final : public liveness {
   std::shared_ptr<const peer> find_peer(client_number who) SALLYPORT_EXCLUDES(mutex_);
   /// Puts a client on record. Then looks at a few others and buries the dead among them: those whom
   /// nobody waits for. That is housekeeping: what cannot be done shortly is left to the next.
-  base::result<client_number> add_client(const client_record& who, std::string_view label)
-      SALLYPORT_EXCLUDES(mutex_);
+  base::result<client_number> add_client(const client_record& who, std::string_view label,
+                                         number_slot slot = {}) SALLYPORT_EXCLUDES(mutex_);
   /// Takes a client without contenders off the record.
   void remove_client(client_number who);
   /// Removes what a client left that has died or was closed, whoever noticed. Whom it could not
@@ -77,6 +77,7 @@ class local_store final : public liveness {
   [[nodiscard]] int folder() const noexcept { return held_.where.folder.number(); }
   [[nodiscard]] mode_t file_mode() const noexcept { return held_.where.file_mode; }
   [[nodiscard]] const std::string& path() const noexcept { return held_.where.path; }
+  [[nodiscard]] pipes pipes_of_clients() const noexcept { return pipes_; }
   /// Names the token space.
   [[nodiscard]] const std::string& id() const noexcept { return id_; }
 
@@ -101,15 +102,26 @@ class local_store final : public liveness {
     ~gate_turn() { way_in.leave(); }
   };
 
+  /// What is to be done after a transaction.
+  struct aftermath {
+    bool out_of_room = false;  ///< it was not committed because the file is full
+    bool ask_again = false;
+    std::vector<std::string> unserved{};
+  };
+
   template <class Operate>
-  auto transact_once(time_point answer_by, std::vector<notice>& notices, bool& out_of_room,
+  auto transact_once(time_point answer_by, std::vector<notice>& notices, aftermath& left,
                      Operate& operate) -> base::result<std::invoke_result_t<Operate&, lock_rules&>>;
+  /// In transactions of its own: in between others have their turn.
+  void serve_on(std::vector<std::string> names, time_point until, client_number self,
+                std::vector<notice>& own) SALLYPORT_EXCLUDES(mutex_);
   void distribute(std::vector<notice>& all, client_number self, std::vector<notice>& own)
       SALLYPORT_EXCLUDES(mutex_);
   void sweep_everything(std::chrono::milliseconds patience);
   void forget_peer(client_number who) SALLYPORT_EXCLUDES(mutex_);
 
   attachment held_;
+  const pipes pipes_;
   const std::string host_;
   const std::string id_;
 
@@ -120,8 +132,8 @@ class local_store final : public liveness {
 };
 
 template <class Operate>
-auto local_store::transact_once(time_point answer_by, std::vector<notice>& notices,
-                                bool& out_of_room, Operate& operate)
+auto local_store::transact_once(time_point answer_by, std::vector<notice>& notices, aftermath& left,
+                                Operate& operate)
     -> base::result<std::invoke_result_t<Operate&, lock_rules&>> {
   if (auto entered = held_.way_in->enter(answer_by); !entered) {
     return tl::unexpected(entered.error());
@@ -137,12 +149,14 @@ auto local_store::transact_once(time_point answer_by, std::vector<notice>& notic
   reached(step::written);
   if (rules.changed_anything() || records.failed()) {
     if (auto committed = records.commit(); !committed) {
-      out_of_room = records.out_of_room();
+      left.out_of_room = records.out_of_room();
       if (records.file_spoiled()) held_.way_in->mark_damaged();
       return tl::unexpected(committed.error());
     }
   }
   reached(step::committed);
+  left.ask_again = rules.ask_again();
+  left.unserved = rules.unserved();
   return answer;
 }
 
@@ -150,20 +164,23 @@ template <class Operate>
 auto local_store::transact(time_point answer_by, client_number self, std::vector<notice>& own,
                            Operate operate)
     -> base::result<std::invoke_result_t<Operate&, lock_rules&>> {
-  std::vector<notice> notices;
-  bool out_of_room = false;
-  auto answer = transact_once(answer_by, notices, out_of_room, operate);
-  if (!answer && out_of_room) {
-    // Perhaps the room is taken by the dead.
-    sweep_everything(patience_with_the_stopped);
-    notices.clear();
-    answer = transact_once(answer_by, notices, out_of_room, operate);
-  }
-  if (answer) {
+  for (;;) {
+    std::vector<notice> notices;
+    aftermath left;
+    auto answer = transact_once(answer_by, notices, left, operate);
+    if (!answer && left.out_of_room) {
+      // Perhaps the room is taken by the dead.
+      sweep_everything(patience_with_the_stopped);
+      notices.clear();
+      answer = transact_once(answer_by, notices, left, operate);
+    }
+    if (!answer) return answer;
     reached(step::gate_left);
     if (!notices.empty()) distribute(notices, self, own);
+    if (left.unserved.empty()) return answer;
+    serve_on(std::move(left.unserved), answer_by, self, own);
+    if (!left.ask_again) return answer;
   }
-  return answer;
 }
 
 }  // namespace sallyport::backends::local

@@ -223,14 +223,19 @@ void lock_rules::operation::serve(bool looking_for_dead) {
       break;
     }
     const bool lapsed = time_of(head->record.lapses) <= now();
-    if (lapsed || (looking_for_dead && dead(head->record.client))) {
+    const bool skip = lapsed || (looking_for_dead && dead(head->record.client));
+    if (!skip && !compatible(head->record.mode)) break;
+    if (!rules_.serves_one_more()) {
+      unserved_ = true;
+      break;
+    }
+    if (skip) {
       drop_ticket(head->number);
       skipped = true;
-      continue;
+    } else {
+      hand_over(*head);
+      handed_over = true;
     }
-    if (!compatible(head->record.mode)) break;
-    hand_over(*head);
-    handed_over = true;
   }
   // At a mutex the new head watches the new holder already: it stood right behind it.
   const bool other_picture = skipped || (handed_over && !one_holder_at_most(lock_.kind));
@@ -298,6 +303,10 @@ std::optional<waiting> lock_rules::operation::wait(contender_number number,
     const ticket_record& one = previous->record;
     const bool lapsed = time_of(one.lapses) <= now();
     if (lapsed || (one.client != mine.client && dead(one.client))) {
+      if (!rules_.serves_one_more()) {
+        in_the_way.push_back(one.client);
+        return answer(shortest_ask_again);
+      }
       drop_ticket(previous->number);
       looked = false;
       continue;

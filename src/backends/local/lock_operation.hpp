@@ -56,6 +56,7 @@ class lock_rules::operation {
   operation& operator=(const operation&) = delete;
   ~operation() {
     if (changed_) tell_watchers();
+    if (unserved_) rules_.unserved_.emplace_back(name_);
     write_back();
   }
 
@@ -116,6 +117,8 @@ class lock_rules::operation {
   /// Removes dead holders, from up to `limit`, and serves those in the queue who live.
   void clear_dead(client_number asker, std::size_t limit = most_holders_watched);
   void serve(bool looking_for_dead = false);
+  /// The queue was not served to its end.
+  [[nodiscard]] bool unserved() const noexcept { return unserved_; }
   /// Tells those once more who may not have been told, because who should have died before it could.
   void remind();
   void mark_changed() noexcept { changed_ = true; }
@@ -162,6 +165,7 @@ class lock_rules::operation {
   bool in_table_ = false;
   bool dirty_ = false;
   bool changed_ = false;
+  bool unserved_ = false;
 };
 
 template <class Visit>

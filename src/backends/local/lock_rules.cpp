@@ -86,6 +86,12 @@ token_block lock_rules::draw(std::uint32_t count) {
   return {first, fencing_token(all.last_token)};
 }
 
+bool lock_rules::serves_one_more() noexcept {
+  if (waiters_served_ == world_.most_waiters) return false;
+  ++waiters_served_;
+  return true;
+}
+
 void lock_rules::put(std::string_view key, std::initializer_list<std::string_view> parts) {
   changed_anything_ = true;
   world_.records.put(key, parts);
@@ -101,8 +107,11 @@ void lock_rules::finish() {
   meta_changed_ = false;
 }
 
-client_number lock_rules::add_client(const client_record& who, std::string_view label) {
-  const client_number number = ++change_meta().last_number;
+client_number lock_rules::add_client(const client_record& who, std::string_view label,
+                                     number_slot slot) {
+  client_number& number = change_meta().last_number;
+  ++number;
+  number += (slot.remainder + slot.divisor - number % slot.divisor) % slot.divisor;
   put(record_key::client(number), {bytes_of(who), label});
   return number;
 }
@@ -160,6 +169,7 @@ base::result<placed<acquire_answer>> lock_rules::acquire(const acquire_request& 
       (lock.kind == lock_kind::semaphore && lock.permits != std::max(request.permits, 1U));
   if (op.in_use() && disagree) op.clear_dead(from);
   if (op.in_use() && lock.kind != request.kind) {
+    ask_again_ = op.unserved();
     return base::fail(errc::wrong_kind,
                       "the name is in use as a " + std::string(to_string(lock.kind)));
   }
@@ -197,6 +207,7 @@ base::result<placed<acquire_answer>> lock_rules::acquire(const acquire_request& 
   if (contended) op.clear_dead(from);
   if (!op.in_use()) op.begin_use(request.kind, request.permits);
   if (!op.barred(mode)) {
+    world_.records.claim_room();
     const token_block tokens = draw(std::max(request.token_count, 1U));
     holding_record taken;
     taken.id = request.holder;
@@ -212,7 +223,11 @@ base::result<placed<acquire_answer>> lock_rules::acquire(const acquire_request& 
     return placed<acquire_answer>{granted{tokens, request.lease_length, false, lock.permits},
                                   taken.number};
   }
-  if (!request.may_wait) return placed<acquire_answer>{held{}};
+  if (!request.may_wait) {
+    ask_again_ = op.unserved();
+    return placed<acquire_answer>{held{}};
+  }
+  world_.records.claim_room();
 
   ticket_record ticket;
   ticket.id = request.holder;
@@ -454,26 +469,33 @@ std::vector<lock_info> lock_rules::list(std::string_view prefix, std::string_vie
   return page;
 }
 
-std::string lock_rules::sweep(std::string_view after, std::size_t limit) {
-  std::string next = "L" + std::string(after) + '\0';
-  std::string name;
+void lock_rules::serve_on(std::string_view name) {
+  operation op(*this, name);
+  op.settle();
+  // Without those who died since somebody looked, and would be given what they can't claim.
+  op.serve(true);
+}
+
+std::optional<std::string> lock_rules::sweep(std::string_view after, std::size_t limit) {
+  std::string done_with(after);
   for (std::size_t done = 0; done < limit; ++done) {
-    const auto at = world_.records.at_or_after(next);
-    if (!at || !at->key.starts_with('L')) return {};
-    name = at->key.substr(1);
-    next = "L" + name + '\0';
+    const auto at = world_.records.at_or_after("L" + done_with + '\0');
+    if (!at || !at->key.starts_with('L')) return std::nullopt;
+    std::string name(at->key.substr(1));
     operation op(*this, name);
     op.settle();
     for (auto each = op.first_ticket(); each; each = op.ticket_after(each->number)) {
       const bool lapsed = time_of(each->record.lapses) <= op.now();
       if (!lapsed && !world_.kernel.dead(each->record.client, world_.records)) continue;
+      if (!serves_one_more()) return done_with;
       op.drop_ticket(each->number);
       op.tell_to_look(op.ticket_after(each->number));
     }
     op.remind();
     op.clear_dead(0, every_holder);
+    done_with = std::move(name);
   }
-  return name;
+  return done_with;
 }
 
 }  // namespace sallyport::backends::local

@@ -72,15 +72,27 @@ struct placed {
   std::vector<client_number> in_the_way{};
 };
 
+/// Numbers that leave a remainder when they are divided; by default all.
+struct number_slot {
+  std::uint64_t divisor = 1;
+  std::uint64_t remainder = 0;
+};
+
 /// One client of the store, as it stands on record.
 struct listed_client {
   client_number number = 0;
   client_record record;
 };
 
+/// For how many waiters of a name one transaction does something: everybody else stands at the gate
+/// meanwhile.
+inline constexpr std::size_t most_waiters_at_once = 128;
+
 /// One transaction. Every operation first settles its name: what has lapsed goes, and the queue is
 /// served: while its head is compatible with the holders it becomes one, provisionally, for its
-/// claim window.
+/// claim window. That ends after most_waiters_at_once; `unserved` has the names then, and whoever
+/// committed the transaction goes on with them in others. Should it die before, the first of those
+/// who are left was told to look.
 ///
 /// Deaths. Each waiter watches the process of the waiter before it, the head of the queue those of
 /// the holders: `in_the_way`. At a mutex a hand-off changes nothing of that, because the waiter in
@@ -102,6 +114,7 @@ class lock_rules {
     time_point now;
     std::vector<notice>& notices;
     std::string_view host{};  ///< for `who`
+    std::size_t most_waiters = most_waiters_at_once;
   };
 
   explicit lock_rules(const world& around) : world_(around) {}
@@ -111,7 +124,8 @@ class lock_rules {
   /// Writes what every fresh store begins with. Tokens begin above `floor`.
   static void initialise(table& records, std::uint64_t floor);
 
-  client_number add_client(const client_record& who, std::string_view label);
+  /// `slot`: the number is to leave this remainder; for clients whose number leads to something.
+  client_number add_client(const client_record& who, std::string_view label, number_slot slot = {});
   /// False: there was none. What it held and waited for is then taken for a dead client's.
   bool remove_client(client_number who);
 
@@ -136,10 +150,12 @@ class lock_rules {
 
   void watch(client_number client, const lock_name& name, bool on);
 
+  /// Goes on serving one of `unserved`.
+  void serve_on(std::string_view name);
   /// Removes what lapsed and what the dead left, from up to `limit` names after `after`, and reminds
-  /// those whom the dead may not have told any more; returns the last name it looked at, empty when
-  /// there are no more.
-  std::string sweep(std::string_view after, std::size_t limit);
+  /// those whom the dead may not have told any more; returns the last name it has done with, nothing
+  /// when there are no more.
+  std::optional<std::string> sweep(std::string_view after, std::size_t limit);
   /// Up to `limit` clients, beginning at a random place: for who looks for the dead among them. That
   /// is asked of the kernel afterwards, outside: the dead do not come back.
   std::vector<listed_client> some_clients(std::uint64_t random, std::size_t limit);
@@ -148,6 +164,11 @@ class lock_rules {
   void finish();
   /// Whether anything was changed: if not, the transaction may be dropped instead of committed.
   [[nodiscard]] bool changed_anything() const noexcept { return changed_anything_; }
+  /// Names whose queue was not served to its end.
+  [[nodiscard]] const std::vector<std::string>& unserved() const noexcept { return unserved_; }
+  /// The answer would call a lock held, or used as another kind, before which perhaps only lapsed
+  /// waiters stand: drop it, and ask again when `unserved` is served.
+  [[nodiscard]] bool ask_again() const noexcept { return ask_again_; }
 
  private:
   class operation;
@@ -158,11 +179,16 @@ class lock_rules {
   void put(std::string_view key, std::initializer_list<std::string_view> parts);
   void remove(std::string_view key);
   std::optional<lock_info> describe(std::string_view name);
+  /// False: this transaction has done something for as many waiters as it may.
+  bool serves_one_more() noexcept;
 
   world world_;
   std::optional<meta_record> meta_;
   bool meta_changed_ = false;
   bool changed_anything_ = false;
+  std::size_t waiters_served_ = 0;
+  std::vector<std::string> unserved_;
+  bool ask_again_ = false;
 };
 
 /// How many holders of one name are looked at for death, and watched, at a time: the rest is found

@@ -159,7 +159,13 @@ class hand_driven_rules {
       return true;
     }));
   }
-  std::string sweep(std::string_view after = {}, std::size_t limit = 1000) {
+  void serve_on(std::string_view name) {
+    (void)audited(transact([&](lock_rules& rules) {
+      rules.serve_on(name);
+      return true;
+    }));
+  }
+  std::optional<std::string> sweep(std::string_view after = {}, std::size_t limit = 1000) {
     return *audited(transact([&](lock_rules& rules) { return rules.sweep(after, limit); }));
   }
   /// What a session does about a client that died or was closed.
@@ -185,9 +191,11 @@ class hand_driven_rules {
   auto transact(Operate operate) -> base::result<std::invoke_result_t<Operate&, lock_rules&>> {
     notices.clear();
     map_table inside(records);
-    lock_rules rules({inside, kernel, reserve, now, notices, "here"});
+    lock_rules rules({inside, kernel, reserve, now, notices, "here", most_waiters});
     auto answer = operate(rules);
     rules.finish();
+    unserved = rules.unserved();
+    ask_again = rules.ask_again();
     if (inside.failed()) {
       notices.clear();
       return tl::unexpected(*inside.why_failed());
@@ -232,6 +240,9 @@ class hand_driven_rules {
   told_reserve reserve;
   time_point now = time_point(std::chrono::hours{1});
   std::vector<notice> notices;
+  std::size_t most_waiters = most_waiters_at_once;
+  std::vector<std::string> unserved;  ///< of the last transaction
+  bool ask_again = false;             ///< of the last transaction
   std::map<std::uint64_t, contender> contenders;
 
  private:

@@ -805,7 +805,7 @@ TEST_F(LockRules, SweepsWhatTheDeadLeftAndServesTheQueues) {
   kill(1);
   kill(3);
 
-  EXPECT_EQ(sweep(), "");
+  EXPECT_EQ(sweep(), std::nullopt);
 
   EXPECT_THAT(notices, UnorderedElementsAre(look_notice(4), grant_notice(2, token(3))));
   EXPECT_EQ(count('L'), 1U);
@@ -838,6 +838,83 @@ TEST_F(LockRules, RemindsNobodyWhoHasClaimed) {
   EXPECT_THAT(notices, IsEmpty());
 }
 
+TEST_F(LockRules, LetsInSoManyAtATime) {
+  most_waiters = 2;
+  must_get(1, "a", writer);
+  for (std::uint64_t who = 2; who <= 6; ++who) must_wait(who, "a", reader);
+
+  ASSERT_EQ(*release(1, "a", writer), leave_answer::left);
+  EXPECT_THAT(notices, UnorderedElementsAre(grant_notice(2, token(2)), grant_notice(3, token(3)),
+                                            look_notice(4)))
+      << "should it die now, somebody else goes on";
+  EXPECT_THAT(unserved, ElementsAre("a"));
+
+  serve_on("a");
+  EXPECT_THAT(notices, UnorderedElementsAre(grant_notice(4, token(4)), grant_notice(5, token(5)),
+                                            look_notice(6)));
+  EXPECT_THAT(unserved, ElementsAre("a"));
+
+  serve_on("a");
+  EXPECT_THAT(notices, UnorderedElementsAre(grant_notice(6, token(6))));
+  EXPECT_THAT(unserved, IsEmpty());
+}
+
+TEST_F(LockRules, GoesOnWithoutWhoDied) {
+  most_waiters = 2;
+  must_get(1, "a");
+  for (std::uint64_t who = 2; who <= 6; ++who) must_wait(who, "a");
+  for (std::uint64_t who = 2; who <= 5; ++who) kill(who);
+
+  ASSERT_EQ(*release(1, "a"), leave_answer::left);
+  ASSERT_THAT(notices, ElementsAre(grant_notice(2, token(2)))) << "nobody looked yet";
+  pass(1h);
+  must_wait(7, "a");
+  for (int more = 0; more < 3 && !unserved.empty(); ++more) serve_on("a");
+
+  EXPECT_THAT(notices, ElementsAre(grant_notice(7, token(3))));
+}
+
+TEST_F(LockRules, CallsNothingHeldBeforeWhichOnlyLapsedWaitersStand) {
+  most_waiters = 2;
+  must_get(1, "a");
+  for (std::uint64_t who = 2; who <= 6; ++who) must_wait(who, "a");
+  pass(1h);
+
+  ASSERT_TRUE(acquire(7, "a", {.may_wait = false}));
+  EXPECT_TRUE(ask_again);
+  EXPECT_THAT(unserved, ElementsAre("a"));
+  ASSERT_FALSE(acquire(8, "a", writer)) << "another kind";
+  EXPECT_TRUE(ask_again);
+
+  serve_on("a");
+  must_get(7, "a", {.may_wait = false});
+  EXPECT_FALSE(ask_again);
+}
+
+TEST_F(LockRules, RemovesSoManyInFrontOfAWaiterAtATime) {
+  most_waiters = 2;
+  must_get(1, "a");
+  for (std::uint64_t who = 2; who <= 6; ++who) must_wait(who, "a");
+  for (std::uint64_t who = 2; who <= 5; ++who) kill(who);
+
+  must_wait(6, "a");
+  EXPECT_EQ(count('Q'), 3U);
+  must_wait(6, "a");
+  EXPECT_EQ(count('Q'), 1U);
+}
+
+TEST_F(LockRules, SweepsSoManyWaitersAtATime) {
+  most_waiters = 2;
+  must_get(1, "a");
+  for (std::uint64_t who = 2; who <= 6; ++who) must_wait(who, "a");
+  for (std::uint64_t who = 2; who <= 6; ++who) kill(who);
+
+  EXPECT_EQ(sweep(), "");
+  EXPECT_EQ(sweep(""), "");
+  EXPECT_EQ(sweep(""), std::nullopt);
+  EXPECT_EQ(who("a")->waiters.size(), 0U);
+}
+
 TEST_F(LockRules, SweepsInPages) {
   for (const char* name : {"a", "b", "c", "d"}) must_get(1, name);
   kill(1);
@@ -845,7 +922,7 @@ TEST_F(LockRules, SweepsInPages) {
   EXPECT_EQ(sweep("", 2), "b");
   EXPECT_EQ(count('L'), 2U);
   EXPECT_EQ(sweep("b", 2), "d");
-  EXPECT_EQ(sweep("d", 2), "");
+  EXPECT_EQ(sweep("d", 2), std::nullopt);
 
   nothing_left();
 }

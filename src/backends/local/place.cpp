@@ -1,5 +1,6 @@
 #include "backends/local/place.hpp"
 
+#include "backend_api/store_identity.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <pwd.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 #include <variant>
 #include <vector>
 
@@ -22,7 +24,7 @@ constexpr std::size_t longest_path = 3072;
 
 auto bad_address(const std::string& why) {
   return base::fail(errc::bad_uri, why +
-                                       "; a local store's address is local: or "
+                                       "; a local store's address is local:, local:machine or "
                                        "local:/absolute/path, and ?size=64M may follow");
 }
 
@@ -85,6 +87,10 @@ base::result<std::monostate> make_folder(const std::string& path, bool with_pare
 
 }  // namespace
 
+std::string draft_of(const std::string& file) {
+  return file + ".new-" + std::to_string(::geteuid());
+}
+
 base::failure folder_failure(int error, std::string_view what) {
   base::failure why = system_failure(error, what);
   switch (error) {
@@ -144,6 +150,10 @@ base::result<store_address> parse_address(std::string_view uri) {
   if (path.find('\0') != std::string_view::npos || path.size() > longest_path) {
     return bad_address("the path is too long or has a zero byte in it");
   }
+  if (path == "machine") {
+    address.machine = true;
+    path = {};
+  }
   if (!path.empty() && !path.starts_with('/')) {
     return bad_address(
         "the path must be absolute, for a relative one names another store in every "
@@ -161,8 +171,18 @@ base::result<store_address> parse_address(std::string_view uri) {
       const auto size = parse_size(option.substr(5));
       if (!size) return tl::unexpected(size.error());
       address.map_bytes = *size;
+      address.size_given = true;
+    } else if (address.machine && option == "initialise=yes") {
+      address.initialise = true;
+    } else if (address.machine && option.starts_with("group=") && option.size() > 6) {
+      address.group = option.substr(6);
     } else if (option == "map=no" || option == "map=yes") {
       address.write_map = option == "map=yes";
+    } else if (option.starts_with("store=")) {
+      address.store = option.substr(std::string_view("store=").size());
+      if (!backend_api::acceptable_store_name(address.store)) {
+        return bad_address(std::string(backend_api::store_names_are));
+      }
     } else {
       return bad_address("unknown option '" + std::string(option) + "'");
     }
@@ -188,6 +208,22 @@ base::result<std::string> default_path() {
   std::string home = entry.pw_dir;
   while (home.size() > 1 && home.ends_with('/')) home.pop_back();
   return home + "/.local/state/sallyport";
+}
+
+base::result<std::monostate> look_at_file_system(place& found) {
+  struct statfs system {};
+  if (::fstatfs(found.folder.number(), &system) != 0) {
+    return tl::unexpected(system_failure(errno, "look at the store's folder '" + found.path + "'"));
+  }
+  const auto type = static_cast<std::uint64_t>(static_cast<std::uint32_t>(system.f_type));
+  if (const std::string_view network = network_file_system(type); !network.empty()) {
+    return refused(found.path, "is on " + std::string(network) +
+                                   ": local: is for the processes of one machine and needs a "
+                                   "local file system; name another place with local:/path, or "
+                                   "use a store for several machines");
+  }
+  found.keeps_blocks = writes_in_place(type);
+  return std::monostate{};
 }
 
 base::result<place> open_place(const std::string& path) {
@@ -220,9 +256,7 @@ base::result<place> open_place(const std::string& path) {
   }
 
   struct stat about {};
-  struct statfs system {};
-  if (::fstat(found.folder.number(), &about) != 0 ||
-      ::fstatfs(found.folder.number(), &system) != 0) {
+  if (::fstat(found.folder.number(), &about) != 0) {
     return tl::unexpected(system_failure(errno, "look at the store's folder '" + found.path + "'"));
   }
   if (about.st_uid != ::geteuid() && about.st_uid != 0) {
@@ -230,14 +264,7 @@ base::result<place> open_place(const std::string& path) {
                                    ", who could change it at will; a folder that several users "
                                    "share must belong to root (chown root, chmod 2770 or 3777)");
   }
-  const auto type = static_cast<std::uint64_t>(static_cast<std::uint32_t>(system.f_type));
-  if (const std::string_view network = network_file_system(type); !network.empty()) {
-    return refused(found.path, "is on " + std::string(network) +
-                                   ": local: is for the processes of one machine and needs a "
-                                   "local file system; name another place with local:/path, or "
-                                   "use a store for several machines");
-  }
-  found.keeps_blocks = writes_in_place(type);
+  if (auto looked = look_at_file_system(found); !looked) return tl::unexpected(looked.error());
   if ((about.st_mode & S_IWGRP) != 0) found.file_mode |= 0060;
   if ((about.st_mode & S_IWOTH) != 0) found.file_mode |= 0066;
   return found;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <new>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -69,9 +70,19 @@ base::result<std::shared_ptr<session>> session::open(std::shared_ptr<local_store
         system_failure(attention.error().code.value(), "open a client of the store"));
   }
 
-  const auto number = store->add_client(who, request.owner.label);
+  // A ready-made pipe is taken first, because the number leads to it; one that is to be made is named
+  // after the number.
+  const bool ready_made = store->pipes_of_clients() == pipes::ready_made;
+  base::result<inbox> mail = base::fail(errc::unavailable, "no pipe yet");
+  number_slot slot;
+  if (ready_made) {
+    mail = inbox::take(store->folder());
+    if (!mail) return tl::unexpected(mail.error());
+    slot = {.divisor = ready_made_pipes, .remainder = mail->taken_pipe()};
+  }
+  const auto number = store->add_client(who, request.owner.label, slot);
   if (!number) return tl::unexpected(number.error());
-  auto mail = inbox::make(store->folder(), *number, store->file_mode());
+  if (!ready_made) mail = inbox::make(store->folder(), *number, store->file_mode());
   if (!mail) {
     store->remove_client(*number);
     return tl::unexpected(mail.error());
@@ -168,7 +179,7 @@ void session::peer_event(client_number who, bool companion, std::vector<notice>&
   died.push_back(who);
 }
 
-void session::deliver(std::vector<notice>& notices) {
+void session::deliver(std::vector<notice>& notices) noexcept {
   for (const notice& each : notices) {
     switch (each.kind) {
       case notice_kind::granted:
@@ -198,11 +209,12 @@ bool session::hear(time_point deadline) {
   const std::shared_ptr<local_store> store = store_;
   std::vector<notice> notices;
   std::vector<client_number> died;
-  bool understood = true;
+  bool understood = !missed_;
+  missed_ = true;  // unless the memory lasts to the end
   for (const epoll_event& each : std::span(events).first(static_cast<std::size_t>(count))) {
     const std::uint64_t number = each.data.u64;
     if (number == mail_event) {
-      understood = mail_->receive(notices);
+      understood = mail_->receive(notices) && understood;
     } else if (number == bell_event) {
       eventfd_t rings = 0;
       ::eventfd_read(bell_.number(), &rings);
@@ -210,6 +222,7 @@ bool session::hear(time_point deadline) {
       peer_event(number / 2 - 1, number % 2 == 1, notices, died);
     }
   }
+  missed_ = false;
   deliver(notices);
   if (!understood) listener_.reconnected();
   // The waiter is in already; what else the dead left can wait. The watchdog cannot: it has losses to
@@ -222,12 +235,21 @@ void session::ring() noexcept { ::eventfd_write(bell_.number(), 1); }
 
 backend_api::drive_outcome session::drive(backend_api::drive_ticket& ticket, time_point deadline) {
   const std::shared_ptr<session> alive = shared_from_this();
-  return hearing_.drive(ticket, deadline);
+  try {
+    return hearing_.drive(ticket, deadline);
+  } catch (const std::bad_alloc&) {
+    ring();
+    return backend_api::drive_outcome::no_memory;
+  }
 }
 
 void session::attend() {
   const std::shared_ptr<session> alive = shared_from_this();
-  hearing_.attend();
+  try {
+    hearing_.attend();
+  } catch (const std::bad_alloc&) {
+    // Whoever hears next lets everybody ask again; until then each waiter has its heartbeat.
+  }
 }
 
 void session::close() {

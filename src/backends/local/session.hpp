@@ -73,7 +73,8 @@ class session final : public std::enable_shared_from_this<session>,
   bool hear(time_point deadline) override;
   void ring() noexcept override;
   [[nodiscard]] backend_api::urgency unfinished() override { return backend_api::urgency::nothing; }
-  void deliver(std::vector<notice>& notices);
+  /// Ends the program where the listener has no memory: nobody could say what it heard.
+  void deliver(std::vector<notice>& notices) noexcept;
   void peer_event(client_number who, bool companion, std::vector<notice>& notices,
                   std::vector<client_number>& died) SALLYPORT_EXCLUDES(mutex_);
   // peer_watcher
@@ -88,6 +89,7 @@ class session final : public std::enable_shared_from_this<session>,
   std::optional<inbox> mail_;           // likewise; read by who hears
   const descriptor everything_;         // an epoll of inbox, bell and peers
   const descriptor bell_;               // wakes who hears
+  bool missed_ = false;                 // notices were read and not delivered; for who hears
   backend_api::hearing hearing_;
 
   base::mutex mutex_;

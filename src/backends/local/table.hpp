@@ -40,6 +40,10 @@ class table {
   /// Does nothing when there is none.
   virtual void remove(std::string_view key) = 0;
 
+  /// To be called before a record is added that somebody wants to keep. Makes this transaction fail
+  /// where only the room is left that changes of the records need.
+  virtual void claim_room() {}
+
   /// Makes this transaction fail; the first reason counts.
   virtual void fail(base::failure why) = 0;
   [[nodiscard]] virtual bool failed() const = 0;

@@ -140,6 +140,8 @@ class living_child {
   void finish(int signal) {
     if (pid_ <= 0) return;
     if (signal != 0) ::kill(pid_, signal);
+    // Closing it alone would not do: children that were forked since have it open, too.
+    if (signal == 0) static_cast<void>(::write(end_, "x", 1));
     ::close(end_);
     ::waitpid(pid_, nullptr, 0);
     pid_ = -1;

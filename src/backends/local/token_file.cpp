@@ -1,5 +1,6 @@
 #include "backends/local/token_file.hpp"
 
+#include "backends/local/place.hpp"
 #include "base/checksum.hpp"
 #include "base/random.hpp"
 #include <sallyport/error.hpp>
@@ -9,9 +10,11 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <iterator>
 #include <string_view>
 #include <sys/stat.h>
 #include <type_traits>
+#include <utility>
 
 namespace sallyport::backends::local {
 namespace {
@@ -53,10 +56,10 @@ base::result<token_mark> read_file(int file) {
                     "store, whose tokens fences do not accept until they are made anew");
 }
 
-/// A file in its place has both slots, whole, whatever happens meanwhile. The draft has one name,
-/// because one process at a time is here: so what a killed one left is taken away by the next.
+/// A file in its place has both slots, whole, whatever happens meanwhile. The draft has one name a
+/// user, because one process at a time is here: so what a killed one left is taken away by the next.
 base::result<std::monostate> make_file(int folder, mode_t mode) {
-  const std::string draft = "tokens.new";
+  const std::string draft = draft_of(file_name);
   ::unlinkat(folder, draft.c_str(), 0);
   const descriptor file(
       ::openat(folder, draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
@@ -144,8 +147,16 @@ base::result<std::uint64_t> token_file::reserve(std::uint64_t beyond) {
   next.high_water = std::max(mark_.high_water, beyond) + block;
   const token_slot bytes = encode(next);
   const auto at = static_cast<off_t>((next.sequence % 2) * token_slot_bytes);
+  token_slot older;
+  if (::pread(file_.number(), older.data(), older.size(), at) != std::ssize(older)) {
+    return tl::unexpected(system_failure(EIO, "read the store's token file"));
+  }
   if (!write_fully(file_.number(), bytes, at) || ::fdatasync(file_.number()) != 0) {
-    return tl::unexpected(system_failure(errno, "reserve tokens on disk"));
+    auto why = system_failure(errno, "reserve tokens on disk");
+    // The page cache keeps a write whose sync failed, and no later sync puts it on disk. Whoever read
+    // it would take it for the newest mark and overwrite the one that is on disk.
+    write_fully(file_.number(), older, at);
+    return tl::unexpected(std::move(why));
   }
   mark_ = next;
   return next.high_water;

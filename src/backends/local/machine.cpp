@@ -1,0 +1,296 @@
+#include "backends/local/machine.hpp"
+
+#include "backends/local/descriptor.hpp"
+#include "backends/local/gate.hpp"
+#include "backends/local/inbox.hpp"
+#include "backends/local/presence.hpp"
+#include "backends/local/process.hpp"
+#include "backends/local/token_file.hpp"
+#include <sallyport/error.hpp>
+
+#include <array>
+#include <cerrno>
+#include <fcntl.h>
+#include <grp.h>
+#include <optional>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace sallyport::backends::local {
+namespace {
+
+constexpr std::string_view remedy = "sudo sallyport init local:machine";
+
+base::failure refusal(const std::string& why) {
+  return {make_error_code(errc::store_refused), why};
+}
+
+base::failure not_done(int error, const std::string& doing) {
+  return folder_failure(error, doing + " for local:machine");
+}
+
+/// Who may use the store.
+struct access {
+  gid_t group = 0;
+  bool for_all = true;
+
+  [[nodiscard]] mode_t folder_mode() const noexcept { return for_all ? 0755 : 0750; }
+  [[nodiscard]] mode_t file_mode() const noexcept { return for_all ? 0666 : 0660; }
+};
+
+constexpr std::size_t group_room = 65536;
+
+std::optional<gid_t> group_number(const std::string& name) {
+  std::vector<char> room(group_room);
+  group entry{};
+  group* found = nullptr;
+  ::getgrnam_r(name.c_str(), &entry, room.data(), room.size(), &found);
+  return found != nullptr ? std::optional(entry.gr_gid) : std::nullopt;
+}
+
+std::string group_name(gid_t number) {
+  std::vector<char> room(group_room);
+  group entry{};
+  group* found = nullptr;
+  ::getgrgid_r(number, &entry, room.data(), room.size(), &found);
+  return found != nullptr ? "'" + std::string(entry.gr_name) + "'" : std::to_string(number);
+}
+
+bool for_group_only(const struct stat& folder) {
+  return (folder.st_mode & S_IXOTH) == 0 && (folder.st_mode & S_IXGRP) != 0;
+}
+
+/// Whether only root can put files there.
+bool of_root_alone(const struct stat& folder) {
+  return S_ISDIR(folder.st_mode) && folder.st_uid == 0 &&
+         (folder.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/// The folder above. Root's own store may be in it, for nobody else: so it may be entered, not listed.
+base::result<std::monostate> make_parent() {
+  if (::mkdir(machine_parent, 0700) != 0 && errno != EEXIST) {
+    return tl::unexpected(not_done(errno, "make the folder '" + std::string(machine_parent) + "'"));
+  }
+  struct stat about {};
+  if (::stat(machine_parent, &about) != 0) {
+    return tl::unexpected(not_done(errno, "look at '" + std::string(machine_parent) + "'"));
+  }
+  if (!of_root_alone(about)) {
+    return tl::unexpected(refusal("'" + std::string(machine_parent) +
+                                  "' must be a folder of root's that nobody else may write to "
+                                  "(chown root, chmod go-w)"));
+  }
+  if (::chmod(machine_parent, (about.st_mode & 07777U) | S_IXGRP | S_IXOTH) != 0) {
+    return tl::unexpected(not_done(errno, "open '" + std::string(machine_parent) + "' to users"));
+  }
+  return std::monostate{};
+}
+
+/// One init.
+class maker {
+ public:
+  explicit maker(const store_address& address) : address_(address) {}
+
+  base::result<std::monostate> run() {
+    if (auto done = open_folder(); !done) return done;
+    if (auto done = wait_for_turn(); !done) return done;
+    if (auto done = make_tokens(); !done) return done;
+    if (auto done = make_gate(); !done) return done;
+    if (auto done = make_state(); !done) return done;
+    if (auto done = make_pipes(); !done) return done;
+    return let_in();
+  }
+
+ private:
+  base::result<std::monostate> open_folder() {
+    if (auto made = make_parent(); !made) return made;
+    if (::mkdir(machine_path, 0700) != 0 && errno != EEXIST) return failed("make its folder");
+    folder_ = descriptor(::open(machine_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat about {};
+    if (!folder_.open() || ::fstat(folder_.number(), &about) != 0) return failed("open its folder");
+    if (about.st_uid != 0) {
+      return tl::unexpected(refusal("'" + std::string(machine_path) + "' belongs to user " +
+                                    std::to_string(about.st_uid) +
+                                    "; move it away, then init again"));
+    }
+    if (!address_.group.empty()) {
+      const auto number = group_number(address_.group);
+      if (!number) {
+        return base::fail(errc::bad_option, "there is no group '" + address_.group + "'");
+      }
+      access_ = {.group = *number, .for_all = false};
+    } else if (for_group_only(about)) {
+      access_ = {.group = about.st_gid, .for_all = false};
+    }
+    return std::monostate{};
+  }
+
+  /// While the turn lasts nobody looks at the files.
+  base::result<std::monostate> wait_for_turn() {
+    presence_ = descriptor(
+        ::openat(folder_.number(), "presence", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!presence_.open()) return failed("make the file 'presence'");
+    locks_.emplace(presence_.number());
+    turn_.emplace(*locks_);
+    for (;;) {
+      const auto taken = turn_->take(presence_locks::turn::make);
+      if (!taken) return tl::unexpected(taken.error());
+      if (*taken) return std::monostate{};
+    }
+  }
+
+  base::result<std::monostate> make_tokens() {
+    auto tokens = token_file::open(folder_.number());
+    if (tokens && !*tokens) tokens = token_file::make(folder_.number(), 0600);
+    if (!tokens) return tl::unexpected(tokens.error());
+    return std::monostate{};
+  }
+
+  base::result<std::monostate> make_gate() {
+    gate_ = descriptor(
+        ::openat(folder_.number(), "gate", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    struct stat about {};
+    if (!gate_.open() || ::fstat(gate_.number(), &about) != 0)
+      return failed("make the file 'gate'");
+    if (about.st_size != 0) return std::monostate{};
+    return gate::erase(gate_.number());
+  }
+
+  base::result<std::monostate> make_state() {
+    const descriptor state(
+        ::openat(folder_.number(), "state.mdb", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    struct stat about {};
+    if (!state.open() || ::fstat(state.number(), &about) != 0) {
+      return failed("make the file 'state.mdb'");
+    }
+    const bool new_size =
+        address_.size_given && std::cmp_not_equal(about.st_size, address_.map_bytes);
+    if (about.st_size != 0 && !new_size) return std::monostate{};
+    if (!locks_->be_alone()) {
+      const std::int64_t other = locks_->somebody_present();
+      return tl::unexpected(
+          refusal("local:machine cannot get another size while " +
+                  (other != 0 ? "process " + describe_process(other) : "another process") +
+                  " uses it; stop all programs that use it, then try again"));
+    }
+    if (auto erased = gate::erase(gate_.number()); !erased) return erased;
+    const auto bytes = static_cast<off_t>(address_.map_bytes);
+    if (::ftruncate(state.number(), bytes) != 0) return failed("make the file 'state.mdb'");
+    if (const int error = ::posix_fallocate(state.number(), 0, bytes)) {
+      [[maybe_unused]] const int emptied = ::ftruncate(state.number(), 0);
+      errno = error;
+      return failed("allocate " + std::to_string(address_.map_bytes >> 20U) +
+                    " MiB (make room, or take less: local:machine?size=4M)");
+    }
+    return std::monostate{};
+  }
+
+  base::result<std::monostate> make_pipes() {
+    if (::mkdirat(folder_.number(), pipes_folder, 0700) != 0 && errno != EEXIST) {
+      return failed("make the folder of pipes");
+    }
+    for (std::uint64_t number = 0; number < ready_made_pipes; ++number) {
+      const std::string name = inbox_name(number, pipes::ready_made);
+      const bool fresh = ::mkfifoat(folder_.number(), name.c_str(), 0600) == 0;
+      if (!fresh && errno != EEXIST) return failed("make the pipe '" + name + "'");
+      // There are many of them: what is root's from the start need not be given to root.
+      const bool given = fresh && ::getegid() == access_.group;
+      if (auto done = give(name, access_.file_mode(), given); !done) return done;
+    }
+    return give(pipes_folder, access_.folder_mode());
+  }
+
+  /// Last of all: before that only root comes in.
+  base::result<std::monostate> let_in() {
+    for (const char* const name : {"presence", "tokens", "gate", "state.mdb"}) {
+      if (auto done = give(name, access_.file_mode()); !done) return done;
+    }
+    if (::fchown(folder_.number(), 0, access_.group) != 0 ||
+        ::fchmod(folder_.number(), access_.folder_mode()) != 0) {
+      return failed("open its folder to users");
+    }
+    ::fsync(folder_.number());
+    return std::monostate{};
+  }
+
+  base::result<std::monostate> give(const std::string& name, mode_t mode, bool given = false) {
+    const int folder = folder_.number();
+    const bool owned =
+        given || ::fchownat(folder, name.c_str(), 0, access_.group, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!owned || ::fchmodat(folder, name.c_str(), mode, 0) != 0) {
+      return failed("open '" + name + "' to users");
+    }
+    return std::monostate{};
+  }
+
+  static base::result<std::monostate> failed(const std::string& doing) {
+    return tl::unexpected(not_done(errno, doing));
+  }
+
+  const store_address& address_;
+  access access_;
+  descriptor folder_;
+  descriptor presence_;
+  descriptor gate_;
+  std::optional<presence_locks> locks_;
+  std::optional<attaching_turn> turn_;
+};
+
+}  // namespace
+
+base::failure machine_store_incomplete(std::string_view name) {
+  return refusal("the store of all users of this machine lacks '" + std::string(name) +
+                 "'; root makes it again: " + std::string(remedy));
+}
+
+base::result<place> open_machine_place() {
+  place found;
+  found.path = machine_path;
+  found.ready_made = true;
+  found.folder = descriptor(::open(machine_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat about {};
+  if (!found.folder.open()) {
+    const int error = errno;
+    const bool there = ::lstat(machine_path, &about) == 0;
+    if (error == EACCES && there && for_group_only(about)) {
+      return tl::unexpected(refusal("local:machine is for root and the users of group " +
+                                    group_name(about.st_gid) +
+                                    "; root adds one with usermod -aG, and it counts from the next "
+                                    "login on"));
+    }
+    const bool never_made = error == ENOENT || error == EACCES || error == ENOTDIR;
+    if (!never_made) return tl::unexpected(not_done(error, "open its folder"));
+    return tl::unexpected(
+        refusal("the store of all users of this machine is not there yet; root "
+                "makes it once: " +
+                std::string(remedy)));
+  }
+  if (::fstat(found.folder.number(), &about) != 0 || !of_root_alone(about)) {
+    return tl::unexpected(refusal("'" + std::string(machine_path) +
+                                  "' must be root's, and nobody else may write to it; root mends "
+                                  "that: " +
+                                  std::string(remedy)));
+  }
+  if (auto looked = look_at_file_system(found); !looked) return tl::unexpected(looked.error());
+  return found;
+}
+
+std::string users_of_machine_store(int folder) {
+  struct stat about {};
+  if (::fstat(folder, &about) == 0 && for_group_only(about)) {
+    return "root and the users of group " + group_name(about.st_gid);
+  }
+  return "all users";
+}
+
+base::result<std::monostate> make_machine_store(const store_address& address) {
+  if (::geteuid() != 0) {
+    return tl::unexpected(
+        refusal("the store of all users of this machine is made by root: " + std::string(remedy)));
+  }
+  return maker(address).run();
+}
+
+}  // namespace sallyport::backends::local

@@ -1,0 +1,446 @@
+#include "backends/local/machine.hpp"
+
+#include "backends/local/inbox.hpp"
+#include "backends/local/process.hpp"
+#include "backends/local/test_children.hpp"
+#include "base/log.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <grp.h>
+#include <memory>
+#include <set>
+#include <string>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+// local:machine, the store of all users of a machine: in a mount namespace, where /var/lib is empty.
+namespace sallyport::backends::local {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr uid_t ann = 65534;
+constexpr uid_t bob = 54321;  // has no account: none is needed
+constexpr gid_t staff =
+    50;  // a group of the system; ann and bob are in it only where a test says so
+
+const std::string address = "local:machine";
+const std::string folder = machine_path;
+
+std::string init(const std::string& options = "?size=1M") {
+  const char* const more = options.empty() ? "?" : "&";
+  return in_child([&]() -> std::string {
+    try {
+      return client::open(address + options + more + "initialise=yes")
+          .capabilities()
+          .caveats.front();
+    } catch (const lock_error& error) {
+      return error.what();
+    }
+  });
+}
+
+/// Runs work() on a machine of its own where nobody has made the store yet.
+template <class Work>
+std::string on_new_machine(Work work) {
+  return in_child([&]() -> std::string {
+    leave_namespaces(CLONE_NEWNS);
+    mount_tmpfs("/var/lib", "size=200M,mode=0755");
+    return work();
+  });
+}
+/// The same where root has made it, for all users.
+template <class Work>
+std::string on_machine(Work work) {
+  return on_new_machine([&] {
+    init();
+    return work();
+  });
+}
+
+template <class Work>
+std::string as(uid_t user, Work work) {
+  return in_child([&]() -> std::string {
+    if (user != 0) become_user(user);
+    return work();
+  });
+}
+/// What try_open says, and behind a bar what the log said.
+std::string open_as(uid_t user) {
+  return as(user, [&] {
+    std::string warnings;
+    base::set_log_sink([&](base::log_level level, std::string_view line) {
+      if (level >= base::log_level::warning) warnings += std::string(line) + "\n";
+    });
+    const std::string outcome = try_open(address);
+    base::set_log_sink({});
+    return outcome + "|" + warnings;
+  });
+}
+
+auto holding(uid_t user, const std::string& name) {
+  return [=] {
+    if (user != 0) become_user(user);
+    auto store = std::make_unique<client>(client::open(address, {.label = "the holder"}));
+    auto lock = std::make_unique<mutex>(*store, name);
+    auto held = lock->acquire();
+    return std::tuple(std::move(store), std::move(lock), std::move(held));
+  };
+}
+
+std::uint64_t draw() {
+  const auto store = client::open(address);
+  mutex lock{store, "door"};
+  return lock.acquire().token().value();
+}
+
+void overwrite(const std::string& file, std::size_t bytes, std::size_t at = 0) {
+  std::fstream out(folder + "/" + file, std::ios::binary | std::ios::in | std::ios::out);
+  out.seekp(static_cast<std::streamoff>(at));
+  out << std::string(bytes, '#');
+}
+
+/// As after a reboot: the gate names another boot, and the rest may hold anything.
+void pass_a_boot() {
+  constexpr std::size_t behind_the_magic = 16;
+  overwrite("gate", 36, behind_the_magic);
+  overwrite("state.mdb", 1 << 20);
+}
+
+/// Everything in the folder, with its inode, owner and mode.
+std::string inventory() {
+  std::string all;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    struct stat about {};
+    ::lstat(entry.path().c_str(), &about);
+    all += entry.path().string() + " " + std::to_string(about.st_ino) + " " +
+           std::to_string(about.st_uid) + " " + std::to_string(about.st_mode) + "\n";
+  }
+  return all;
+}
+
+// --- Making it -------------------------------------------------------------------------------------
+
+TEST(MachineStore, IsOfferedBeforeItIsMade) {
+  const std::string said = on_new_machine([] { return open_as(ann) + open_as(0); });
+  EXPECT_THAT(said, HasSubstr("root makes it once: sudo sallyport init local:machine"));
+  EXPECT_THAT(said, Not(HasSubstr("ok")));
+}
+
+TEST(MachineStore, IsOfferedWhereRootHasAStoreOfItsOwn) {
+  const std::string said = on_new_machine([] {
+    const std::string own = as(0, [] { return try_open("local:?size=1M"); });
+    const std::string before = open_as(ann);
+    init();
+    return own + "|" + before + open_as(ann) + as(0, [] { return try_open("local:"); });
+  });
+  EXPECT_THAT(said, StartsWith("ok|"));
+  EXPECT_THAT(said, HasSubstr("sudo sallyport init local:machine"));
+  EXPECT_THAT(said, EndsWith("ok|ok"));
+}
+
+TEST(MachineStore, IsMadeByRootOnly) {
+  EXPECT_THAT(on_new_machine([] { return as(ann, [] { return init(); }); }),
+              HasSubstr("is made by root: sudo sallyport init local:machine"));
+}
+
+TEST(MachineStore, IsForAllUsersUnlessAGroupIsNamed) {
+  EXPECT_THAT(on_new_machine([] { return init(); }), HasSubstr("all users on this machine"));
+  EXPECT_THAT(on_new_machine([] { return init("?size=1M&group=staff"); }),
+              HasSubstr("root and the users of group 'staff' on this machine"));
+  EXPECT_THAT(on_new_machine([] { return init("?size=1M&group=no-such-group"); }),
+              HasSubstr("there is no group 'no-such-group'"));
+}
+
+TEST(MachineStore, HasFilesOfRootWithTheModeOfItsUsers) {
+  struct expectation {
+    std::string options;
+    gid_t group;
+    mode_t folders;
+    mode_t files;
+  };
+  for (const auto& each : {expectation{"?size=1M", 0, 0755, 0666},
+                           expectation{"?size=1M&group=staff", staff, 0750, 0660}}) {
+    const std::string said = on_new_machine([&] {
+      ::umask(0077);
+      init(each.options);
+      std::string all;
+      const auto look_at = [&](const fs::path& path) {
+        struct stat about {};
+        ::lstat(path.c_str(), &about);
+        const mode_t mode = S_ISDIR(about.st_mode) ? each.folders : each.files;
+        if (about.st_uid != 0 || about.st_gid != each.group || (about.st_mode & 07777U) != mode) {
+          all += path.string() + " ";
+        }
+      };
+      look_at(folder);
+      for (const auto& entry : fs::recursive_directory_iterator(folder)) look_at(entry.path());
+      return all + "seen";
+    });
+    EXPECT_EQ(said, "seen") << each.options;
+  }
+}
+
+TEST(MachineStore, CannotBeAddedToByUsers) {
+  const std::string said = on_machine([] {
+    std::string all;
+    for (const auto& entry : fs::recursive_directory_iterator("/var/lib/sallyport")) {
+      struct stat about {};
+      ::lstat(entry.path().c_str(), &about);
+      if (about.st_uid != 0) all += entry.path().string() + " is not root's ";
+      const bool writable = (about.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+      if (S_ISDIR(about.st_mode) == writable) all += entry.path().string() + " has a wrong mode ";
+    }
+    return all + as(ann, [] {
+             return std::string(std::ofstream(folder + "/new") ? "made" : "refused") +
+                    (std::ofstream(folder + "/inbox/new") ? " made" : " refused");
+           });
+  });
+  EXPECT_EQ(said, "refused refused");
+}
+
+TEST(MachineStore, MadeAgainKeepsWhatIsThere) {
+  const std::string said = on_new_machine([] {
+    init("?size=1M&group=staff");
+    const std::uint64_t token = std::stoull(as(0, [] { return std::to_string(draw()); }));
+    fs::remove(folder + "/inbox/123");
+    const std::string again = init("");
+    const std::uint64_t next = std::stoull(as(0, [] { return std::to_string(draw()); }));
+    return again + (next > token ? " grown" : "") +
+           (fs::file_size(folder + "/state.mdb") == 1 << 20 ? " same size" : "") +
+           (fs::exists(folder + "/inbox/123") ? " mended" : "");
+  });
+  EXPECT_THAT(said, HasSubstr("'staff'"));
+  EXPECT_THAT(said, EndsWith(" grown same size mended"));
+}
+
+TEST(MachineStore, GetsAnotherSizeWhenNobodyUsesIt) {
+  const std::string said = on_machine([] {
+    living_child other(holding(ann, "door"));
+    const std::string refused = init("?size=2M");
+    other.end();
+    init("?size=2M");
+    return refused + " | " + std::to_string(fs::file_size(folder + "/state.mdb") >> 20U) + " " +
+           open_as(bob);
+  });
+  EXPECT_THAT(said, HasSubstr("cannot get another size while process"));
+  EXPECT_THAT(said, EndsWith("| 2 ok|"));
+}
+
+// --- Users -----------------------------------------------------------------------------------------
+
+TEST(MachineStore, KeepsUsersApart) {
+  const std::string said = on_machine([] {
+    const living_child holder(holding(ann, "door"));
+    const auto try_both = [] {
+      const auto store = client::open(address);
+      mutex door{store, "door"};
+      mutex another{store, "another"};
+      return std::string(door.try_acquire() ? "in" : "busy") +
+             (another.try_acquire() ? " in " : " busy ");
+    };
+    return as(bob, try_both) + as(0, try_both);
+  });
+  EXPECT_EQ(said, "busy in busy in ");
+}
+
+/// Bob waits for the door that Ann has; then `end` happens. "in", and after how long.
+template <class End>
+std::string hand_over(End end) {
+  return on_machine([&]() -> std::string {
+    living_child holder(holding(ann, "door"));
+    std::string outcome;
+    std::thread waiting([&] {
+      outcome = as(bob, []() -> std::string {
+        const auto store = client::open(address);
+        mutex door{store, "door"};
+        return door.acquire().valid() ? "in" : "lost";
+      });
+    });
+    const auto store = client::open(address);
+    for (bool waits = false; !waits; std::this_thread::yield()) {
+      const auto door = store.who("door");
+      waits = door && door->waiters.size() == 1;
+    }
+    const auto began = std::chrono::steady_clock::now();
+    end(holder, store);
+    waiting.join();
+    // A lost wake-up is made good by the heartbeat, ten seconds later.
+    const bool at_once = std::chrono::steady_clock::now() - began < 5s;
+    return outcome + (at_once ? " at once" : " late");
+  });
+}
+
+TEST(MachineStore, HandsOverFromUserToUser) {
+  EXPECT_EQ(hand_over([](living_child& holder, const client&) { holder.end(); }), "in at once");
+}
+
+TEST(MachineStore, NoticesTheDeathOfAnotherUsersProcess) {
+  EXPECT_EQ(hand_over([](living_child& holder, const client&) { holder.kill(); }), "in at once");
+}
+
+TEST(MachineStore, IsBrokenByAnotherUser) {
+  const std::string said = hand_over([](living_child&, const client& store) {
+    store.break_lock("door", store.who("door")->holders.front().token, break_style::at_once);
+  });
+  EXPECT_EQ(said, "in at once");
+}
+
+TEST(MachineStore, ShowsTheLocksOfAllUsers) {
+  const std::string said = on_machine([] {
+    const living_child one(holding(ann, "of ann"));
+    const living_child other(holding(0, "of root"));
+    return as(bob, [&] {
+      const auto store = client::open(address);
+      std::string all;
+      for (const lock_info& each : store.list()) {
+        const holder_info& holder = each.holders.front();
+        const bool right = holder.pid == one.pid() || holder.pid == other.pid();
+        all += each.name + ": " + holder.label + (right ? "; " : " of another process; ");
+      }
+      return all + (store.who("of ann") ? "held" : "free");
+    });
+  });
+  EXPECT_EQ(said, "of ann: the holder; of root: the holder; held");
+}
+
+TEST(MachineStore, OfAGroupRefusesStrangersAndSaysWhy) {
+  const std::string said = on_new_machine([] {
+    init("?size=1M&group=staff");
+    const std::string member = in_child([] {
+      const gid_t also = staff;
+      if (::setgroups(1, &also) != 0) return std::string("no groups");
+      become_user(bob);
+      return try_open(address);
+    });
+    return member + "|" + open_as(ann);
+  });
+  EXPECT_THAT(said, StartsWith("ok|"));
+  EXPECT_THAT(said, HasSubstr("is for root and the users of group 'staff'"));
+  EXPECT_THAT(said, HasSubstr("usermod"));
+}
+
+TEST(MachineStore, ChangesNoFileButInside) {
+  const std::string said = on_machine([]() -> std::string {
+    const std::string before = inventory();
+    std::string all = open_as(ann) + open_as(bob) + open_as(0);
+    pass_a_boot();
+    all += open_as(bob);
+    all += open_as(ann);
+    overwrite("gate", 4096);
+    all += open_as(ann);
+    return all + (inventory() == before ? "same files" : "other files");
+  });
+  EXPECT_THAT(said, StartsWith("ok|ok|ok|ok|ok|ok|"));
+  EXPECT_THAT(said, EndsWith("same files"));
+}
+
+TEST(MachineStore, GivesEveryClientAPipeOfItsOwn) {
+  const std::string said = on_machine([] {
+    return as(ann, []() -> std::string {
+      const rlimit enough{.rlim_cur = ready_made_pipes + 100, .rlim_max = ready_made_pipes + 100};
+      if (::setrlimit(RLIMIT_NOFILE, &enough) != 0) return "no descriptors";
+      const descriptor place(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      std::vector<descriptor> others;
+      for (std::uint64_t number = 3; number < ready_made_pipes; ++number) {
+        const std::string name = folder + "/" + inbox_name(number, pipes::ready_made);
+        others.emplace_back(::open(name.c_str(), O_RDWR | O_CLOEXEC));
+        if (::flock(others.back().number(), LOCK_EX | LOCK_NB) != 0) return "not free";
+      }
+      std::vector<inbox> taken;
+      std::set<std::uint64_t> different;
+      for (int i = 0; i < 3; ++i) {
+        auto one = inbox::take(place.number());
+        if (!one) return one.error().detail;
+        different.insert(one->taken_pipe());
+        taken.push_back(std::move(*one));
+      }
+      const std::string refusal = inbox::take(place.number()).error().detail;
+      taken.pop_back();
+      const bool again = inbox::take(place.number()).has_value();
+      return std::to_string(different.size()) + (again ? " again " : " ") + refusal;
+    });
+  });
+  EXPECT_THAT(said, StartsWith("3 again all 4096 pipes of the store are taken"));
+}
+
+// --- Reboots and damage -----------------------------------------------------------------------------
+
+TEST(MachineStore, IsBegunAnewByAnyUserAfterAReboot) {
+  const std::string said = on_machine([]() -> std::string {
+    std::uint64_t last = 0;
+    for (const uid_t user : {ann, bob, uid_t{0}, ann}) {
+      // Ends without closing, as if killed right after the grant.
+      const std::string token = as(user, [] {
+        auto* const store = new client(client::open(address));
+        auto* const lock = new mutex(*store, "door");
+        auto* const held = new lease(lock->acquire());
+        return std::to_string(held->token().value());
+      });
+      const std::uint64_t drawn = std::strtoull(token.c_str(), nullptr, 10);
+      if (drawn <= last) return token + " after " + std::to_string(last);
+      last = drawn;
+      pass_a_boot();
+    }
+    return open_as(bob);
+  });
+  EXPECT_EQ(said, "ok|") << "a reboot is nothing to warn of";
+}
+
+TEST(MachineStore, ThatIsDamagedIsBegunAnewWhenNobodyUsesIt) {
+  for (const std::string file : {"gate", "state.mdb"}) {
+    const std::string said = on_machine([&] {
+      std::string all = open_as(ann);
+      overwrite(file, 4096);
+      all += open_as(bob);
+      return all += open_as(ann);
+    });
+    EXPECT_THAT(said, StartsWith("ok|ok|")) << file;
+    EXPECT_THAT(said, HasSubstr("was damaged")) << file;
+    EXPECT_THAT(said, Not(HasSubstr("set aside"))) << file;
+    EXPECT_THAT(said, EndsWith("ok|")) << "it is whole again";
+  }
+}
+
+TEST(MachineStore, ThatIsDamagedIsRefusedWhileAnotherUserIsThere) {
+  const std::string said = on_machine([&] {
+    const living_child other(holding(ann, "door"));
+    overwrite("gate", 16);
+    return std::to_string(other.pid()) + " " + open_as(bob);
+  });
+  EXPECT_THAT(said, HasSubstr("is damaged"));
+  EXPECT_THAT(said, HasSubstr("while process " + said.substr(0, said.find(' '))));
+}
+
+TEST(MachineStore, ThatLostAFileSaysWhoMakesItAgain) {
+  for (const std::string file : {"gate", "state.mdb", "tokens", "presence", "inbox"}) {
+    const std::string said = on_machine([&] {
+      std::string all = open_as(ann);
+      fs::remove_all(folder + "/" + file);
+      all += open_as(bob);
+      init("");
+      return all + open_as(bob);
+    });
+    EXPECT_THAT(said, StartsWith("ok|")) << file;
+    EXPECT_THAT(said, HasSubstr("sudo sallyport init local:machine")) << file;
+    EXPECT_THAT(said, HasSubstr("|ok|")) << file;
+  }
+}
+
+}  // namespace
+}  // namespace sallyport::backends::local

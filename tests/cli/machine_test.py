@@ -1,0 +1,125 @@
+"""`local:machine`: one store for all users of a machine. Runs as root in a mount namespace of its own, where /var/lib is empty,
+and as two users that have no account."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+from kit import COMMAND, CliTest, guard_of
+
+ANN, BOB = 65534, 54321
+STORE = "local:machine"
+
+
+def user(number):
+    """What makes a process this user's."""
+    return {"user": number, "group": number, "extra_groups": []} if number else {}
+
+
+class Machine(CliTest):
+    STORE = STORE
+
+    def setUp(self):
+        super().setUp()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0755,size=100M", "none", "/var/lib"], check=True)
+        self.addCleanup(subprocess.run, ["umount", "-l", "/var/lib"], check=True)
+
+    def init(self, *options, store=STORE + "?size=1M", **how):
+        return self.sallyport("init", store, *options, **how)
+
+    def test_is_made_by_root_once(self):
+        before = self.sallyport("run", "x", "--", "true", **user(ANN))
+        self.assertEqual(before.returncode, 69)
+        self.assertIn("sudo sallyport init local:machine", before.stderr)
+        refused = self.init(**user(ANN))
+        self.assertEqual(refused.returncode, 69)
+        self.assertIn("is made by root", refused.stderr)
+
+        for _ in range(2):
+            done = self.init()
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"^ready: /var/lib/sallyport/machine\. The processes of all users on this machine")
+
+        for number in (ANN, BOB, 0):
+            ran = self.sallyport("run", "x", "--", "true", **user(number))
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+
+    def test_takes_a_group_and_nothing_that_is_redlocks(self):
+        done = self.init("--group", "staff")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("root and the users of group 'staff'", done.stdout)
+        stranger = self.sallyport("run", "x", "--", "true", **user(BOB))
+        self.assertEqual(stranger.returncode, 69)
+        self.assertIn("is for root and the users of group 'staff'", stranger.stderr)
+        for wrong in (["--group", "a&initialise=yes"], ["--group", ""], ["--force"], ["--max-lease", "9"]):
+            self.assertEqual(self.init(*wrong).returncode, 64, wrong)
+        self.assertEqual(self.init("--group", "x", store="redlock://a,b,c").returncode, 64)
+
+    def test_users_meet_see_each_other_and_say_where(self):
+        self.init()
+        holder = self.start("run", "--label", "the work of ann", "deploy", "--", "sleep", "60", **user(ANN))
+        self.wait_for_holder("deploy")
+
+        refused = self.sallyport("run", "-v", "-n", "deploy", "--", "true", **user(BOB))
+        self.assertEqual(refused.returncode, 75)
+        self.assertIn("the work of ann", refused.stderr)
+        self.assertIn("store local:machine (this machine's)", refused.stderr)
+        for asked in (["who", "deploy"], ["ls"]):
+            self.assertIn("the work of ann", self.sallyport(*asked, **user(BOB)).stdout)
+        named = self.sallyport("run", "--store", STORE, "-v", "another", "--", "true", **user(BOB))
+        self.assertIn("local:machine (this machine's)", named.stderr)
+
+        waiting = self.start("run", "deploy", "--", "true", **user(BOB))
+        self.wait_for_waiters("deploy", 1)
+        os.kill(guard_of(holder.pid), signal.SIGKILL)
+        os.kill(holder.pid, signal.SIGKILL)
+        self.assertEqual(self.end_of(waiting), (0, ""))
+
+    def traced(self, calls, *arguments, **how):
+        """The lines of strace about the command's calls."""
+        traced = subprocess.run(
+            ["strace", "-f", "-qq", "-y", "-e", f"trace={calls}", COMMAND, *arguments],
+            env=self.environment, capture_output=True, text=True, check=False, timeout=60, **how,
+        )
+        self.assertEqual(traced.returncode, 0, traced.stderr)
+        return traced.stderr.splitlines()
+
+    def test_users_make_remove_and_rename_nothing(self):
+        self.init()
+        self.assertEqual(self.sallyport("run", "x", "--", "true", **user(ANN)).returncode, 0)
+        calls = "openat,creat,mknodat,mkdirat,unlink,unlinkat,rename,renameat,renameat2,link,linkat,symlinkat,chmod,fchmod,fchmodat"
+        lines = self.traced(calls, "run", "x", "--", "/bin/true", **user(BOB))
+        touched = [line for line in lines if "/var/lib/sallyport" in line]
+        self.assertTrue([line for line in touched if "state.mdb" in line], "the trace sees the store")
+        for line in touched:
+            self.assertRegex(line, r"openat\(", "nothing else is done there")
+            # LMDB opens what was opened before, by its number: there is nothing that it could make.
+            if not re.search(r'"/proc/self/fd/\d+"', line):
+                self.assertNotIn("O_CREAT", line)
+
+    def test_in_a_folder_for_all_no_file_that_exists_is_opened_as_if_to_make_it(self):
+        """Where fs.protected_regular is set the kernel refuses that for other users' files."""
+        folder = "/var/lib/all"
+        os.mkdir(folder)
+        os.chmod(folder, 0o3777)
+        store = ["--store", f"local:{folder}?size=1M"]
+        self.assertEqual(self.sallyport("run", *store, "x", "--", "true", **user(ANN)).returncode, 0)
+
+        lines = self.traced("openat,creat", "run", *store, "x", "--", "/bin/true", **user(BOB))
+
+        touched = [line for line in lines if folder in line]
+        self.assertTrue([line for line in touched if "state-" in line], "the trace sees the store")
+        for line in touched:
+            # LMDB opens by number, which is no name in the folder.
+            if "O_CREAT" in line and not re.search(r'"/proc/self/fd/\d+"', line):
+                self.assertIn("O_EXCL", line)
+
+
+if __name__ == "__main__":
+    if "SALLYPORT_NAMESPACE" not in os.environ:
+        os.environ["SALLYPORT_NAMESPACE"] = "own"
+        os.execvp("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, "-B", *sys.argv])
+    unittest.main()
