@@ -52,7 +52,8 @@ std::string token_text(const fence_options& options) {
 }
 
 /// The exit code of a verdict, and the sentence for it.
-int tell(const fence_options& options, fence::verdict said, std::string_view consequence) {
+int tell(const fence_options& options, fence::gate& gate, fence::verdict said,
+         std::string_view consequence) {
   switch (said) {
     case fence::verdict::passed:
       return exit_code::success;
@@ -64,7 +65,8 @@ int tell(const fence_options& options, fence::verdict said, std::string_view con
       break;
   }
   say("the numbers of the gate " + quoted(options.gate) + " belong to another lock than " +
-      quoted(options.shown.lock) + "; give each lock's gate its own file" +
+      quoted(options.shown.lock) + ": to " + quoted(gate.bound_lock()) +
+      "; give each lock's gate its own file, or see 'sallyport fence rebind'" +
       std::string(consequence));
   return exit_code::usage;
 }
@@ -112,7 +114,7 @@ int run_in_gate(std::span<char* const> arguments) {
   auto gate = open_gate(options, true);
   int code = exit_code::system_refused;
   const fence::verdict said = gate.run(options.shown, [&] { code = run_inside(options, watcher); });
-  return said == fence::verdict::passed ? code : tell(options, said, "; nothing was run");
+  return said == fence::verdict::passed ? code : tell(options, gate, said, "; nothing was run");
 }
 
 int check(std::span<char* const> arguments) {
@@ -131,13 +133,70 @@ int check(std::span<char* const> arguments) {
         " passes now. This is advice, no fence: a newer holder may come before the next command "
         "runs; use 'sallyport fence run'");
   }
-  return tell(options, said, "");
+  return tell(options, gate, said, "");
 }
 
 sql::dialect dialect_in(std::string_view word) {
   if (word == "postgres" || word == "postgresql") return sql::dialect::postgres;
   if (word == "mariadb") return sql::dialect::mariadb;
-  throw usage_error("fence ddl speaks postgres and mariadb, not " + quoted(word));
+  throw usage_error("the databases that it speaks to are postgres and mariadb, not " +
+                    quoted(word));
+}
+
+/// The statement for a gate in a database, and what its answer means.
+int print_rebinding(const fence_options& options, fence::rebinding kind) {
+  const sql::dialect whose =
+      options.sql == "sqlite" ? sql::dialect::sqlite : dialect_in(options.sql);
+  fence::sql_gate_options where;
+  if (!options.gate_table.empty()) where.table = options.gate_table;
+  const fence::sql_gate gate{whose, options.gate, where};
+  print(
+      "-- 0: bound to the new lock; 1: its token is stale; 2: bound to another lock;\n"
+      "-- no row: nobody has passed this gate yet\n" +
+      fence::sql_text(whose, gate.rebind(options.from, options.shown, kind)) + ";\n");
+  return exit_code::success;
+}
+
+int rebind(std::span<char* const> arguments) {
+  fence_options options = read_fence_rebind(arguments, variable);
+  if (options.help) return print_help("fence");
+  const auto kind =
+      options.restart ? fence::rebinding::restarts_numbers : fence::rebinding::keeps_numbers;
+  if (!options.sql.empty()) return print_rebinding(options, kind);
+  options.existing = true;
+  auto gate = open_gate(options, false);
+  const fence::verdict said = gate.rebind(options.from, options.shown, kind);
+  if (options.json) {
+    json_writer out;
+    out.begin_object().key("gate").value(options.gate).key("from").value(options.from);
+    out.key("lock").value(options.shown.lock).key("token").value(token_text(options));
+    out.key("numbers").value(options.restart ? "restarted" : "kept");
+    out.key("verdict").value(to_string(said)).end_object();
+    print(out.text() + "\n");
+  }
+  switch (said) {
+    case fence::verdict::passed:
+      if (options.loud != loudness::quiet) {
+        say("the gate " + quoted(options.gate) + " is bound to " + quoted(options.shown.lock) +
+            " from token " + token_text(options) + " on; " + quoted(options.from) +
+            " is refused, whatever its token");
+      }
+      return exit_code::success;
+    case fence::verdict::stale:
+      say("token " + token_text(options) + " is stale: the gate " + quoted(options.gate) +
+          " has seen a newer one; nothing was changed. If the store of the new lock began its "
+          "tokens "
+          "anew, and nobody works under the old lock any more, use --restart");
+      return exit_code::lost;
+    case fence::verdict::wrong_lock:
+      break;
+  }
+  const std::string bound = gate.bound_lock();
+  say("the gate " + quoted(options.gate) +
+      (bound.empty() ? " is bound to no lock yet, and will be to the first that passes"
+                     : " is bound to " + quoted(bound) + ", not to " + quoted(options.from)) +
+      "; nothing was changed");
+  return exit_code::usage;
 }
 
 int ddl(std::span<char* const> arguments) {
@@ -187,15 +246,18 @@ int fence_command(std::span<char* const> arguments) {
   const auto rest = arguments.empty() ? arguments : arguments.subspan(1);
   if (verb == "run") return run_in_gate(rest);
   if (verb == "check") return check(rest);
+  if (verb == "rebind") return rebind(rest);
   if (verb == "ddl") return ddl(rest);
   if (verb == "--help" || verb == "-h" || verb == "help") return print_help("fence");
   if (verb.empty()) {
-    throw usage_error("fence what? There are 'fence run', 'fence check' and 'fence ddl'");
+    throw usage_error(
+        "fence what? There are 'fence run', 'fence check', 'fence rebind' and 'fence ddl'");
   }
-  const auto meant = nearest(verb, {"run", "check", "ddl"});
-  throw usage_error("unknown command " + quoted("fence " + std::string(verb)) +
-                    (meant ? "; did you mean " + quoted("fence " + std::string(*meant)) + "?"
-                           : "; there are 'fence run', 'fence check' and 'fence ddl'"));
+  const auto meant = nearest(verb, {"run", "check", "rebind", "ddl"});
+  throw usage_error(
+      "unknown command " + quoted("fence " + std::string(verb)) +
+      (meant ? "; did you mean " + quoted("fence " + std::string(*meant)) + "?"
+             : "; there are 'fence run', 'fence check', 'fence rebind' and 'fence ddl'"));
 }
 
 }  // namespace sallyport::cli

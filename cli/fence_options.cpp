@@ -33,6 +33,17 @@ constexpr std::array<option_spec, 8> fence_check_flags{{
     {'q', "quiet", ""},
     {'h', "help", ""},
 }};
+constexpr std::array<option_spec, 9> fence_rebind_flags{{
+    {0, "from", "LOCK"},
+    {0, "lock", "LOCK"},
+    {0, "restart", ""},
+    {0, "sql", "postgres|mariadb|sqlite"},
+    {0, "gate-table", "TABLE"},
+    {'w', "wait", "SECONDS"},
+    {0, "json", ""},
+    {'q', "quiet", ""},
+    {'h', "help", ""},
+}};
 constexpr std::chrono::hours longest_wait{24};
 
 void take(fence_options& into, const option_spec& option, std::string_view value) {
@@ -53,6 +64,14 @@ void take(fence_options& into, const option_spec& option, std::string_view value
                         quoted(value) + " is none");
     }
     into.wait = *read;
+  } else if (name == "from") {
+    into.from = value;
+  } else if (name == "restart") {
+    into.restart = true;
+  } else if (name == "sql") {
+    into.sql = value;
+  } else if (name == "gate-table") {
+    into.gate_table = value;
   } else if (name == "existing") {
     into.existing = true;
   } else if (name == "json") {
@@ -137,9 +156,14 @@ fence_options read_fence_run(std::span<char* const> arguments, const variable_re
   return read;
 }
 
-fence_options read_fence_check(std::span<char* const> arguments, const variable_reader& variable) {
+namespace {
+
+/// GATE and TOKEN, with options anywhere.
+fence_options read_gate_and_token(std::string_view verb, std::span<const option_spec> flags,
+                                  std::span<char* const> arguments,
+                                  const variable_reader& variable) {
   fence_options read;
-  argument_reader reader{arguments, fence_check_flags};
+  argument_reader reader{arguments, flags};
   std::vector<std::string_view> words;
   while (const auto item = reader.next()) {
     if (item->option == nullptr) {
@@ -151,12 +175,32 @@ fence_options read_fence_check(std::span<char* const> arguments, const variable_
   }
   words.insert(words.end(), reader.rest().begin(), reader.rest().end());
   if (words.size() > 2) {
-    throw usage_error("fence check takes GATE and TOKEN; " + quoted(words[2]) + " is one too many");
+    throw usage_error("fence " + std::string(verb) + " takes GATE and TOKEN; " + quoted(words[2]) +
+                      " is one too many");
   }
   const auto word = [&](std::size_t at) {
     return at < words.size() ? std::optional{words[at]} : std::nullopt;
   };
   finish(read, word(0), word(1), variable);
+  return read;
+}
+
+}  // namespace
+
+fence_options read_fence_check(std::span<char* const> arguments, const variable_reader& variable) {
+  return read_gate_and_token("check", fence_check_flags, arguments, variable);
+}
+
+fence_options read_fence_rebind(std::span<char* const> arguments, const variable_reader& variable) {
+  fence_options read = read_gate_and_token("rebind", fence_rebind_flags, arguments, variable);
+  if (read.help) return read;
+  if (read.from.empty()) {
+    throw usage_error(
+        "fence rebind needs --from LOCK, what the gate is bound to now; what it refuses says so");
+  }
+  if (!read.gate_table.empty() && read.sql.empty()) {
+    throw usage_error("--gate-table goes with --sql");
+  }
   return read;
 }
 

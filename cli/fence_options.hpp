@@ -11,14 +11,18 @@
 
 namespace sallyport::cli {
 
-/// What `sallyport fence run` and `fence check` were asked to do.
+/// What `sallyport fence run`, `fence check` and `fence rebind` were asked to do.
 struct fence_options {
   std::string gate;  ///< the path of the gate's file
   fence::pass shown;
   std::vector<char*> command;  ///< of run; points into main's arguments, ends with null
   std::chrono::milliseconds wait{std::chrono::seconds{10}};
-  bool existing = false;  ///< refuse to make the gate's file
-  bool json = false;      ///< check only
+  bool existing = false;     ///< refuse to make the gate's file
+  bool json = false;         ///< check and rebind
+  std::string from{};        ///< rebind: the lock that the gate is bound to
+  bool restart = false;      ///< rebind: the numbers begin anew
+  std::string sql{};         ///< rebind: whose statement to print; then `gate` is a resource
+  std::string gate_table{};  ///< rebind, with `sql`: where the numbers are
   loudness loud = loudness::normal;
   bool help = false;
 };
@@ -34,5 +38,8 @@ using variable_reader = std::function<const char*(const char*)>;
 /// Reads the arguments after `fence check`, likewise.
 [[nodiscard]] fence_options read_fence_check(std::span<char* const> arguments,
                                              const variable_reader& variable);
+/// Reads the arguments after `fence rebind`, likewise; token and lock are those of the new lock.
+[[nodiscard]] fence_options read_fence_rebind(std::span<char* const> arguments,
+                                              const variable_reader& variable);
 
 }  // namespace sallyport::cli

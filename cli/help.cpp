@@ -19,8 +19,10 @@ usage: sallyport run [OPTIONS] NAME -- COMMAND [ARGUMENT]...
        sallyport ls [PREFIX] [--json]
        sallyport who NAME [--json]
        sallyport break NAME [--token TOKEN] [--now] [--yes]
-       sallyport fence run GATE TOKEN -- COMMAND [ARGUMENT]...
-       sallyport init URI [--max-lease SECONDS] [--yes]
+       sallyport fence run GATE [TOKEN] -- COMMAND [ARGUMENT]...
+       sallyport init local:machine [--group NAME]
+       sallyport init redlock://HOST1,HOST2,HOST3 [--max-lease SECONDS] [--yes]
+       sallyport init --replace OLD NEW redlock://HOST1,HOST2,HOST3 [--yes]
        sallyport schema URI
        sallyport help [COMMAND]        sallyport --version
 
@@ -32,7 +34,10 @@ examples:
   sallyport ls                                              all locks in use
 
 Locks are kept in the store of this user on this machine (local:), or in the one named by --store URI
-or SALLYPORT_STORE; several users share local:/FOLDER. 'sallyport help run' has more examples, all options and the exit codes.
+or SALLYPORT_STORE. All users of a machine share local:machine, once root has made it: 'sudo sallyport
+init local:machine'. Several machines share redis://HOST or another server.
+--store and --json may also stand before the command.
+'sallyport help run' has more examples, all options and the exit codes.
 )";
 
 constexpr std::string_view run_page =
@@ -84,7 +89,8 @@ the lock:
       --grace DURATION     how long before the lease ends COMMAND gets SIGTERM, if the lease cannot
                            be renewed; SIGKILL follows (a sixth of the lease, at most 10s)
       --label TEXT         what 'who' shows (the name of COMMAND)
-      --store URI          where locks are kept (SALLYPORT_STORE, or local:)
+      --store URI          where locks are kept (SALLYPORT_STORE, or local:, this user's own store);
+                           local:machine is shared by all users of this machine
 
   -v, --verbose            say what happens        -q, --quiet    errors only
   -h, --help               this page
@@ -111,22 +117,35 @@ constexpr std::string_view list_page = R"(usage: sallyport ls [PREFIX] [--json] 
 Shows the locks in use whose names begin with PREFIX: all of them without one. For a lock with
 several holders the first is shown; 'sallyport who NAME' shows all.
 
+  HOLDERS, WAITING   how many hold it, and how many wait for it
+  TOKEN              the holder's fencing token, which 'sallyport break' asks for
+  HELD FOR, LEFT     since when, and how long the lease lasts unless it is renewed
+
 examples:
   sallyport ls
   sallyport ls deploy/
-  sallyport ls --json | jq -r '.locks[] | select(.waiters != []) | .name'    where somebody waits
+  sallyport ls --json | jq -r '.locks[] | select(.waiting > 0) | .name'    where somebody waits
+
+options:
+  --json          {"locks": [...]}, each lock as 'sallyport who --json' prints it
+  --store URI     where to look (SALLYPORT_STORE, or local:)
 
 exit codes: 0, also when there are none; 64 wrong usage; 69 the store is broken
 )";
 
 constexpr std::string_view who_page = R"(usage: sallyport who NAME [--json] [--store URI]
 
-Shows who holds NAME and who waits for it, in order.
+Shows who holds NAME and who waits for it, in order. Threads of one program share a place in the
+queue; where there are such, the column WAITING says how many of each process wait.
 
 examples:
   sallyport who deploy/web
   sallyport who deploy/web --json | jq -r '.holders[0].token'
   if sallyport who deploy/web > /dev/null; then echo "in use"; fi
+
+options:
+  --json          one document for programs; docs/cli.md describes its keys
+  --store URI     where to look (SALLYPORT_STORE, or local:)
 
 exit codes: 0 it is in use; 1 it is free; 64 wrong usage; 69 the store is broken
 )";
@@ -149,6 +168,7 @@ options:
                   that check the token (see 'help run', fencing) are safe
   -y, --yes       do not ask. Needed where there is no terminal and no --token
   --json          say what was done as JSON
+  --store URI     where the lock is kept (SALLYPORT_STORE, or local:)
 
 exit codes: 0 done; 1 nobody holds it, or not under that token; 64 wrong usage; 69 the store is broken
 )";
@@ -156,6 +176,7 @@ exit codes: 0 done; 1 nobody holds it, or not under that token; 64 wrong usage; 
 constexpr std::string_view fence_page =
     R"(usage: sallyport fence run [OPTIONS] GATE [TOKEN] -- COMMAND [ARGUMENT]...
        sallyport fence check [OPTIONS] GATE [TOKEN] [--json]
+       sallyport fence rebind --from OLD [--restart] GATE [TOKEN]
        sallyport fence ddl postgres|mariadb TABLE [--resource-column COLUMN]
 
 The inner gate: refuses a holder that was late. A lock is a lease, and its holder may be stopped for
@@ -165,6 +186,8 @@ file beside the resource that remembers the newest token it has seen, and refuse
 'fence run' runs COMMAND inside the gate: meanwhile no newer holder gets in, so it can't be late.
 'fence check' only asks, and is advice, no fence: the answer may be old when the next command runs.
 What it does for certain: from a token that passed on, older ones are refused.
+'fence rebind' binds a gate to another lock: its store has another name than before (it was moved
+by hand, restored, emptied), or the lock was renamed. The old lock is refused from then on.
 'fence ddl' prints triggers with which a table refuses writers without a token, or with an old one.
 
 examples:
@@ -174,6 +197,9 @@ examples:
   # compute under the lock for hours, then publish in a moment, unless somebody came after us
   sallyport run report -- sh -c './compute > new &&
     sallyport fence run /srv/report.gate "$SALLYPORT_TOKEN" -- mv new /srv/report'
+
+  # the store of this lock is another one now: what the gate is bound to is in its refusal
+  sallyport run orders -- sallyport fence rebind /srv/orders.gate --from 'redis:4f1c...|orders'
 
   # a table that guards itself, each account by its own lock
   sallyport fence ddl postgres accounts --resource-column id | psql -v ON_ERROR_STOP=1 shop
@@ -187,6 +213,14 @@ run and check:
   -n, --nonblock           run: do not wait
       --existing           refuse to make GATE: it is there, or its memory is lost
   -q, --quiet              errors only        -v, --verbose   say more
+
+rebind (TOKEN and --lock are the new lock's, -w as above):
+      --from OLD           what the gate is bound to; if it is another lock, nothing is changed
+      --restart            the numbers begin anew with TOKEN, which may be smaller: for a store that
+                           began its tokens anew. Without it a smaller one is refused
+      --sql postgres|mariadb|sqlite   print the statement for a gate in a database, whose resource is
+                           GATE; --gate-table as below
+      --json               say what was done as JSON
 
 ddl:
       --resource-column COLUMN   each row is guarded by itself, as TABLE/value
@@ -205,27 +239,46 @@ exit codes:
 )";
 
 constexpr std::string_view init_page =
-    R"(usage: sallyport init [URI] [--max-lease SECONDS] [--force] [--yes]
+    R"(usage: sallyport init local:machine [--group NAME]
+       sallyport init [URI] [--max-lease SECONDS] [--force] [--yes]
+       sallyport init --replace OLD NEW [URI] [--yes]
 
-Tells the nodes of redlock://HOST1,HOST2,HOST3 that they are new. Only redlock needs it, once: it
+local:machine is the one store of all users of this machine. Root makes it, once, in
+/var/lib/sallyport/machine; then every user, root's cron included, names it with --store or
+SALLYPORT_STORE. With --group it is for root and the users of that group only. Whoever may use it can
+also break it: for users who do not trust each other take a store with a server. Again, it makes what
+is missing and leaves the rest as it is.
+
+redlock://HOST1,HOST2,HOST3 needs it once: it tells the nodes that they are new, and
 leaves a mark on every node that names all members, as they are spelled here. A node without its
 mark might have lost its data, and must not grant what it may have granted before. All nodes have
 to be reachable. Nodes that have their marks are left as they are, and a single node that lost its
 data comes back by itself, at the address that the marks name, after the longest lease.
 
---force is for another set of members (a node is replaced, added or given up), and for a majority
+--replace puts the blank server NEW in the place of the member OLD while clients run: first add NEW
+to the list of every client, then replace, then drop OLD from the lists. A majority of the other
+members has to be there; OLD need not. Locks go on meanwhile. NEW votes when the longest lease has
+passed; the command waits for that, and may be run again when it was interrupted.
+
+--force is for another set of members (a node is added or given up), and for a majority
 that lost its data. It is safe only offline: stop all clients, wait for the longest lease, run it
 with the new list, start the clients with that list. Tokens go on above all that the nodes have
 seen. Delete the data of members that leave before they are started again.
 
 examples:
+  sudo sallyport init local:machine
+  sudo sallyport init local:machine --group deploy
+  sudo sallyport init 'local:machine?size=256M'      room for more locks; nobody may use it meanwhile
   sallyport init redlock://redis1,redis2,redis3
   sallyport init --max-lease 300 --yes redlock://redis1,redis2,redis3
-  sallyport init --force redlock://redis1,redis2,redis4
+  sallyport init --replace redis3 redis4 redlock://redis1,redis2,redis3
+  sallyport init --force redlock://redis1,redis2,redis3,redis4,redis5
 
 options:
-  --max-lease SECONDS   no lease may be longer (60); a node that lost its data waits for as long
-  --force               make these nodes the members, whatever they were before
+  --group NAME          local:machine: for root and this group only
+  --max-lease SECONDS   redlock: no lease may be longer (60); a node that lost its data waits for as long
+  --replace OLD NEW     redlock: NEW takes the place of OLD, spelled as it was at init
+  --force               redlock: make these nodes the members, whatever they were before
   -y, --yes             do not ask. Needed where there is no terminal
 
 exit codes: 0 done; 1 nothing was done; 64 wrong usage; 69 the store is broken

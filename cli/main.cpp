@@ -11,6 +11,9 @@
 #include "cli/text.hpp"
 #include <sallyport/error.hpp>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <exception>
 #include <fcntl.h>
 #include <span>
@@ -33,8 +36,44 @@ void fill_standard_descriptors() {
   }
 }
 
+/// How many arguments come before the command: options that most commands have, and that people who
+/// think of a store first write first.
+std::size_t count_leading_options(std::span<char* const> arguments) {
+  std::size_t count = 0;
+  while (count < arguments.size()) {
+    const std::string_view text = arguments[count];
+    if (text == "--json" || text.starts_with("--store=")) {
+      count += 1;
+    } else if (text == "--store") {
+      if (count + 1 == arguments.size()) throw usage_error("--store needs a value");
+      count += 2;
+    } else {
+      break;
+    }
+  }
+  return count;
+}
+
+/// The arguments with the leading options behind the command, where the command expects them.
+std::vector<char*> reordered(std::span<char* const> arguments, std::size_t leading) {
+  const std::string_view command = arguments[leading];
+  constexpr std::array<std::string_view, 5> with_store{"run", "ls", "who", "break", "schema"};
+  if (std::ranges::find(with_store, command) == with_store.end()) {
+    throw usage_error(quoted(arguments.front()) + " is no option of " + quoted(command) +
+                      "; 'sallyport help' says more");
+  }
+  std::vector<char*> all{arguments[leading]};
+  const auto options = arguments.first(leading);
+  const auto rest = arguments.subspan(leading + 1);
+  all.insert(all.end(), options.begin(), options.end());
+  all.insert(all.end(), rest.begin(), rest.end());
+  return all;
+}
+
 int dispatch(std::span<char* const> arguments) {
-  if (arguments.empty()) {
+  const std::size_t leading = count_leading_options(arguments);
+  if (leading > 0 && leading < arguments.size()) return dispatch(reordered(arguments, leading));
+  if (arguments.empty() || leading > 0) {
     throw usage_error(
         "what is to be done? 'sallyport run NAME -- COMMAND' runs a command under a "
         "lock; 'sallyport help' says more");
@@ -52,8 +91,15 @@ int dispatch(std::span<char* const> arguments) {
   if (command == "help" || command == "--help" || command == "-h") {
     return print_help(rest.empty() ? "" : rest.front());
   }
-  const auto meant = nearest(command, {"run", "ls", "who", "break", "fence", "init", "schema",
-                                       "help", "--version", "--help"});
+  if (command.starts_with('-')) {
+    const auto meant = nearest(command, {"--version", "--help"});
+    throw usage_error("unknown option " + quoted(command) +
+                      (meant ? "; did you mean " + quoted(*meant) + "?"
+                             : " before the command; options of a command come behind it, as in "
+                               "'sallyport run -n NAME -- COMMAND'"));
+  }
+  const auto meant =
+      nearest(command, {"run", "ls", "who", "break", "fence", "init", "schema", "help"});
   throw usage_error("unknown command " + quoted(command) +
                     (meant ? "; did you mean " + quoted(*meant) + "?"
                            : "; there are run, ls, who, break, fence, init, schema and help"));

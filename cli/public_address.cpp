@@ -89,6 +89,7 @@ public_address public_address_of(std::string_view store_uri) {
 std::string store_text(std::string_view store_uri) {
   std::string text = public_address_of(store_uri).text;
   if (text == "local:" || text.starts_with("local:?")) text += " (this user's)";
+  if (text == "local:machine" || text.starts_with("local:machine?")) text += " (this machine's)";
   return text;
 }
 

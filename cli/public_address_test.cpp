@@ -94,6 +94,7 @@ TEST(PublicAddress, NamesTheVariablesThatHoldSecrets) {
 TEST(PublicAddress, SaysWhoseTheStoreIs) {
   EXPECT_EQ(store_text(""), "local: (this user's)");
   EXPECT_EQ(store_text("local:?size=2M"), "local:?size=2M (this user's)");
+  EXPECT_EQ(store_text("local:machine"), "local:machine (this machine's)");
   EXPECT_EQ(store_text("local:/srv/locks"), "local:/srv/locks");
   EXPECT_EQ(store_text("redis://app:s3cret@db"), "redis://app@db");
 }

@@ -20,12 +20,29 @@ std::string token_text(fencing_token token) {
 
 std::string label_text(const std::string& label) { return label.empty() ? "-" : label; }
 
+/// Callers of the holder's process that wait behind it.
+std::size_t waiting(const holder_info& holder) { return holder.local_waiters; }
+/// The one in the queue, and callers of its process that wait behind it.
+std::size_t waiting(const waiter_info& waiter) { return std::size_t{1} + waiter.local_waiters; }
+
+/// All callers of all processes.
 std::size_t waiting(const lock_info& lock) {
-  const auto add = [](std::size_t sum, const auto& each) { return sum + each.local_waiters; };
-  return std::accumulate(
-      lock.waiters.begin(), lock.waiters.end(),
-      std::accumulate(lock.holders.begin(), lock.holders.end(), lock.waiters.size(), add), add);
+  const auto add = [](std::size_t sum, const auto& each) { return sum + waiting(each); };
+  const auto in_queue =
+      std::accumulate(lock.waiters.begin(), lock.waiters.end(), std::size_t{0}, add);
+  return std::accumulate(lock.holders.begin(), lock.holders.end(), in_queue, add);
 }
+
+/// A column with how many wait in a process is shown only where it says more than the rows.
+struct waiting_column {
+  bool shown;
+
+  [[nodiscard]] std::vector<std::string> with(std::vector<std::string> row,
+                                              std::string last) const {
+    if (shown) row.push_back(std::move(last));
+    return row;
+  }
+};
 
 std::string closed_text(const lock_info& lock) {
   return "closed for " + to_text(lock.closed_for) +
@@ -61,13 +78,17 @@ std::string who_text(const lock_info& lock) {
                      (lock.holders.empty() ? "not held" : "held") + ", " +
                      std::to_string(waiting(lock)) + " waiting\n";
   if (lock.closed_for.count() > 0) text += closed_text(lock);
+  const waiting_column column{waiting(lock) != lock.waiters.size()};
   if (!lock.holders.empty()) {
-    table holders{{"HOLDER", "TOKEN", "PID", "HOST", "LABEL", "MODE", "HELD FOR", "LEFT"}};
+    table holders{column.with(
+        {"HOLDER", "TOKEN", "PID", "HOST", "LABEL", "MODE", "HELD FOR", "LEFT"}, "WAITING")};
     for (std::size_t i = 0; i < lock.holders.size(); ++i) {
       const holder_info& each = lock.holders[i];
-      holders.add({std::to_string(i + 1), token_text(each.token), std::to_string(each.pid),
-                   each.host, label_text(each.label), std::string(to_string(each.mode)),
-                   to_text(each.held_for), to_text(each.remaining)});
+      holders.add(
+          column.with({std::to_string(i + 1), token_text(each.token), std::to_string(each.pid),
+                       each.host, label_text(each.label), std::string(to_string(each.mode)),
+                       to_text(each.held_for), to_text(each.remaining)},
+                      std::to_string(waiting(each))));
     }
     text += holders.text();
     for (const holder_info& each : lock.holders) {
@@ -75,12 +96,13 @@ std::string who_text(const lock_info& lock) {
     }
   }
   if (!lock.waiters.empty()) {
-    table waiters{{"WAITER", "PID", "HOST", "LABEL", "MODE", "WAITED"}};
+    table waiters{column.with({"WAITER", "PID", "HOST", "LABEL", "MODE", "WAITED"}, "WAITING")};
     for (std::size_t i = 0; i < lock.waiters.size(); ++i) {
       const waiter_info& each = lock.waiters[i];
-      waiters.add({std::to_string(i + 1), std::to_string(each.pid), each.host,
-                   label_text(each.label), std::string(to_string(each.mode)),
-                   to_text(each.waited)});
+      waiters.add(column.with(
+          {std::to_string(i + 1), std::to_string(each.pid), each.host, label_text(each.label),
+           std::string(to_string(each.mode)), to_text(each.waited)},
+          std::to_string(waiting(each))));
     }
     text += waiters.text();
   }
@@ -108,7 +130,8 @@ void write_json(json_writer& into, const lock_info& lock) {
     into.key("waited_ms").value(each.waited.count());
     into.key("local_waiters").value(each.local_waiters).end_object();
   }
-  into.end_array().key("closed_for_ms").value(lock.closed_for.count()).end_object();
+  into.end_array().key("waiting").value(waiting(lock));
+  into.key("closed_for_ms").value(lock.closed_for.count()).end_object();
 }
 
 }  // namespace sallyport::cli

@@ -32,6 +32,19 @@ TEST(Show, AlignsTheHoldersAndTheQueue) {
             "1       4712  web2  deploy  exclusive  1.2 s\n");
 }
 
+TEST(Show, SaysHowManyWaitInEachProcess) {
+  lock_info lock = held_lock();
+  lock.holders.front().local_waiters = 2;
+  lock.waiters.front().local_waiters = 3;
+
+  EXPECT_EQ(who_text(lock),
+            "orders/42: mutex, held, 6 waiting\n"
+            "HOLDER  TOKEN  PID   HOST  LABEL    MODE       HELD FOR  LEFT    WAITING\n"
+            "1       17     4711  web1  back\"up  exclusive  3.2 s     26.8 s  2\n"
+            "WAITER  PID   HOST  LABEL   MODE       WAITED  WAITING\n"
+            "1       4712  web2  deploy  exclusive  1.2 s   4\n");
+}
+
 TEST(Show, ListsOneLineALock) {
   EXPECT_EQ(list_text({held_lock()}),
             "NAME       KIND   HOLDERS  WAITING  TOKEN  PID   HOST  LABEL    HELD FOR  LEFT\n"
@@ -58,7 +71,7 @@ TEST(Show, WritesTokensAsStrings) {
             R"("mode":"exclusive","host":"web1","pid":4711,"label":"back\"up","held_for_ms":3200,)"
             R"("remaining_ms":26800,"local_waiters":0,"claimed":true}],"waiters":[{"position":1,)"
             R"("mode":"exclusive","host":"web2","pid":4712,"label":"deploy","waited_ms":1200,)"
-            R"("local_waiters":0}],"closed_for_ms":0})");
+            R"("local_waiters":0}],"waiting":1,"closed_for_ms":0})");
 }
 
 }  // namespace

@@ -132,10 +132,34 @@ etcd_operation etcd_gate::transaction(const pass& shown,
   return usual;
 }
 
+etcd_operation etcd_gate::rebind(const std::string& from, const pass& shown, rebinding kind) const {
+  value_or_throw(check_rebinding(from, shown));
+  const places at{key_};
+  const std::string token = digits_of(shown.token.value());
+  etcd_operation usual = over_numbers(at, shown);  // it was bound so before
+  const etcd_compare bound = compare(at.lock, relation::equal, from);
+  etcd_operation anew = txn({bound, compare(at.exclusive, relation::less, behind(token)),
+                             compare(at.shared, relation::less, token)},
+                            {put(at.lock, shown.lock), put(at.exclusive, token)});
+  if (kind == rebinding::restarts_numbers) {
+    anew = txn({bound},
+               {put(at.lock, shown.lock), put(at.exclusive, token), put(at.shared, digits_of(0))});
+  }
+  // These do nothing: they tell why. Stale, if it is bound to either.
+  etcd_operation stale = txn({bound}, {});
+  stale.otherwise.push_back(txn({compare(at.lock, relation::equal, shown.lock)}, {}));
+  anew.otherwise.push_back(std::move(stale));
+  usual.otherwise.push_back(std::move(anew));
+  return usual;
+}
+
 verdict etcd_gate::verdict_of(const std::vector<bool>& succeeded) {
   if (!succeeded.empty() && succeeded[0]) return verdict::passed;
   if (succeeded.size() > 1 && succeeded[1]) return verdict::passed;
-  if (succeeded.size() > 2) return succeeded[2] ? verdict::stale : verdict::wrong_lock;
+  if (succeeded.size() > 2) {
+    const bool bound = succeeded[2] || (succeeded.size() > 3 && succeeded[3]);
+    return bound ? verdict::stale : verdict::wrong_lock;
+  }
   throw lock_error(errc::store_refused,
                    "fencing gate: the answer of etcd is not that to a gate's transaction");
 }

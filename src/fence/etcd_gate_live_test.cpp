@@ -1,5 +1,6 @@
 #include "base/random.hpp"
 #include "fence/gate_testing.hpp"
+#include "fence/test_rebinding.hpp"
 #include "tests/kit/etcd_probe.hpp"
 #include "tests/kit/etcd_server.hpp"
 #include <sallyport/fence_etcd.hpp>
@@ -64,6 +65,7 @@ TEST_F(EtcdGateLive, RefusesTheLostUpdate) {
   const std::string by_first = std::to_string(seen_by_first - 30);
   const auto for_first =
       etcd.commit(to_json(gate.transaction(first, {{.key = "orders/balance", .value = by_first}})));
+  // etcd_gate::verdict_of(for_second) is passed, of for_first it is stale.
 
   EXPECT_EQ(etcd_gate::verdict_of(for_second), verdict::passed);
   EXPECT_EQ(etcd_gate::verdict_of(for_first), verdict::stale);
@@ -93,6 +95,16 @@ TEST_F(EtcdGateLive, JudgesAsAMemoryGateDoes) {
       ASSERT_EQ(etcd.get("ran") == mark, ran) << mark;
     }
   }
+}
+
+TEST_F(EtcdGateLive, IsBoundAnewAsAMemoryGateIs) {
+  const auto etcd = connect();
+  const etcd_gate gate{"fence"};
+  rebind_like_a_memory_gate(
+      5, 1, 60, [&](const pass& shown) { return show(etcd, gate, shown); },
+      [&](const std::string& from, const pass& shown, rebinding kind) {
+        return etcd_gate::verdict_of(etcd.commit(to_json(gate.rebind(from, shown, kind))));
+      });
 }
 
 TEST_F(EtcdGateLive, PassesEveryByte) {

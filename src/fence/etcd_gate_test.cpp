@@ -1,5 +1,6 @@
 #include "base/random.hpp"
 #include "fence/gate_testing.hpp"
+#include "fence/test_rebinding.hpp"
 #include <sallyport/error.hpp>
 #include <sallyport/fence_etcd.hpp>
 
@@ -108,6 +109,19 @@ TEST(EtcdGate, JudgesAsAMemoryGateDoes) {
           << "round " << round << ", step " << step;
       ASSERT_EQ(etcd.values.contains("ran"), ran);
     }
+  }
+}
+
+TEST(EtcdGate, IsBoundAnewAsAMemoryGateIs) {
+  for (std::uint64_t round = 0; round < 100; ++round) {
+    model_etcd etcd;
+    const etcd_gate gate{"fence"};
+    rebind_like_a_memory_gate(
+        round, round % 2 == 0 ? 1 : ~std::uint64_t{0} - 12, 40,
+        [&](const pass& shown) { return show(etcd, gate, shown, {}); },
+        [&](const std::string& from, const pass& shown, rebinding kind) {
+          return etcd_gate::verdict_of(etcd.commit(gate.rebind(from, shown, kind)));
+        });
   }
 }
 

@@ -80,11 +80,15 @@ class file_gate::keeper {
         wait_limit_(options.wait_limit),
         inheritable_(options.inheritable) {}
 
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
   /// Checks an opened file, binds it to `lock` (if any) and takes it for this gate's own. True when
   /// one of its records had to be mended. REQUIRES: called once, before run().
   base::result<bool> adopt(gate_file file, const std::string& lock);
 
   base::result<verdict> run(const pass& shown, const std::function<void()>& action);
+  base::result<verdict> rebind(const std::string& from, const pass& shown, rebinding kind);
+  base::result<std::string> bound_lock();
 
  private:
   struct admission {
@@ -219,6 +223,33 @@ base::result<verdict> file_gate::keeper::run(const pass& shown,
   return verdict::passed;
 }
 
+base::result<verdict> file_gate::keeper::rebind(const std::string& from, const pass& shown,
+                                                rebinding kind) {
+  if (auto usable = check_rebinding(from, shown); !usable) return failure_of(usable);
+  const auto until = deadline();
+  auto file = enter(until);
+  if (!file) return failure_of(file);
+  auto image = read_image_of(*file, path_);
+  if (!image) return failure_of(image);
+  const verdict answer = image->newest.state.judge_rebinding(from, shown, kind);
+  if (answer != verdict::passed) return answer;
+
+  auto locked = file->lock(part::action, lock_mode::exclusive, until);
+  if (!locked) return failure_of(locked);
+  gate_state wanted = image->newest.state;
+  wanted.rebind(from, shown, kind);
+  if (auto done = remember(*file, *image, std::move(wanted)); !done) return failure_of(done);
+  return answer;
+}
+
+base::result<std::string> file_gate::keeper::bound_lock() {
+  auto file = enter(deadline());
+  if (!file) return failure_of(file);
+  auto image = read_image_of(*file, path_);
+  if (!image) return failure_of(image);
+  return std::move(image->newest.state.lock);
+}
+
 file_gate::file_gate(const std::filesystem::path& path, const file_gate_options& options) {
   auto usable = value_or_throw(checked(path, options));
   keeper_ = std::make_unique<keeper>(usable, options);
@@ -237,5 +268,18 @@ file_gate::~file_gate() = default;
 verdict file_gate::run_inside(const pass& shown, const std::function<void()>& action) {
   return value_or_throw(keeper_->run(shown, action));
 }
+
+verdict file_gate::rebind_inside(const std::string& from, const pass& shown, rebinding kind) {
+  const verdict answer = value_or_throw(keeper_->rebind(from, shown, kind));
+  if (answer == verdict::passed) {
+    base::log(base::log_level::info,
+              about(keeper_->path(), "bound to \"" + shown.lock + "\" from token " +
+                                         std::to_string(shown.token.value()) + " on, after \"" +
+                                         from + "\""));
+  }
+  return answer;
+}
+
+std::string file_gate::read_bound_lock() { return value_or_throw(keeper_->bound_lock()); }
 
 }  // namespace sallyport::fence

@@ -1,6 +1,7 @@
 #include "fence/gate_file.hpp"
 #include "fence/gate_record.hpp"
 #include "fence/gate_testing.hpp"
+#include "fence/test_rebinding.hpp"
 #include <sallyport/error.hpp>
 #include <sallyport/fence.hpp>
 
@@ -53,6 +54,38 @@ class FileGate : public testing::Test, protected test_folder {
     put_content(path, bytes);
   }
 };
+
+TEST_F(FileGate, IsBoundAnewAsAMemoryGateIs) {
+  for (std::uint64_t round = 0; round < 10; ++round) {
+    const auto path = at("gate " + std::to_string(round));
+    rebind_like_a_memory_gate(
+        round, round % 2 == 0 ? 1 : ~std::uint64_t{0} - 12, 40,
+        [&](const pass& shown) {
+          file_gate gate{path};
+          return gate.run(shown, nothing);
+        },
+        [&](const std::string& from, const pass& shown, rebinding kind) {
+          file_gate gate{path};
+          const verdict answer = gate.rebind(from, shown, kind);
+          EXPECT_TRUE(answer != verdict::passed || gate.bound_lock() == shown.lock);
+          return answer;
+        });
+  }
+}
+
+TEST_F(FileGate, IsNotBoundAnewWhileAnActionRuns) {
+  file_gate gate{at("gate")};
+  file_gate impatient{at("gate"), {.wait_limit = 0ms}};
+  const pass fresh{.lock = "new", .token = fencing_token{9}};
+
+  const verdict inside = gate.run(
+      exclusive(7), [&] { EXPECT_THROW((void)impatient.rebind("orders", fresh), lock_error); });
+
+  EXPECT_EQ(inside, verdict::passed);
+  EXPECT_EQ(gate.bound_lock(), "orders");
+  EXPECT_EQ(impatient.rebind("orders", fresh), verdict::passed);
+  EXPECT_EQ(gate.run(exclusive(99), nothing), verdict::wrong_lock);
+}
 
 TEST_F(FileGate, RemembersAcrossOpenings) {
   {

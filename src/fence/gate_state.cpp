@@ -31,6 +31,23 @@ void gate_state::raise(const pass& shown) {
   }
 }
 
+verdict gate_state::judge_rebinding(const std::string& from, const pass& shown,
+                                    rebinding kind) const noexcept {
+  if (lock == shown.lock) return judge(shown);
+  if (lock != from) return verdict::wrong_lock;
+  if (kind == rebinding::restarts_numbers) return verdict::passed;
+  const bool newest = shown.token >= newest_exclusive && shown.token > newest_shared;
+  return newest ? verdict::passed : verdict::stale;
+}
+
+void gate_state::rebind(const std::string& from, const pass& shown, rebinding kind) {
+  SALLYPORT_CHECK(judge_rebinding(from, shown, kind) == verdict::passed);
+
+  if (lock != shown.lock && kind == rebinding::restarts_numbers) newest_shared = {};
+  lock = shown.lock;
+  newest_exclusive = shown.token;
+}
+
 base::result<void> check_lock(const std::string& lock) {
   if (lock.empty()) {
     return base::fail(errc::bad_name,
@@ -51,6 +68,25 @@ base::result<void> check_pass(const pass& shown) {
                       "(lock_options::require_fencing finds out early)");
   }
   return check_lock(shown.lock);
+}
+
+base::result<void> check_rebinding(const std::string& from, const pass& shown) {
+  if (auto usable = check_pass(shown); !usable) return usable;
+  if (auto usable = check_lock(from); !usable) return usable;
+  if (shown.mode != lock_mode::exclusive) {
+    return base::fail(
+        errc::bad_option,
+        "fencing gate: it is bound anew under an exclusive token only; a shared one is "
+        "not newer than those that share it");
+  }
+  if (from == shown.lock) {
+    return base::fail(
+        errc::bad_option,
+        "fencing gate: it is to be bound to the lock that it is bound to; tokens that "
+        "begin anew need a store with another name (?store=NAME), or old and new ones "
+        "could not be told apart");
+  }
+  return {};
 }
 
 }  // namespace sallyport::fence

@@ -65,6 +65,67 @@ TEST(GateState, FollowsTheRule) {
   }
 }
 
+TEST(GateState, IsBoundAnewAsTheRuleSays) {
+  struct line {
+    const char* name;
+    const char* lock;
+    const char* from;
+    std::uint64_t token;
+    rebinding kind;
+    verdict answer;
+    gate_state after;
+  };
+  const auto state = [](const char* lock, std::uint64_t written, std::uint64_t read) {
+    return gate_state{.lock = lock,
+                      .newest_exclusive = fencing_token{written},
+                      .newest_shared = fencing_token{read}};
+  };
+  constexpr auto keep = rebinding::keeps_numbers;
+  constexpr auto restart = rebinding::restarts_numbers;
+  // All begin with a writer's 7 and a reader's 9, and are to be bound to "orders".
+  const std::vector<line> table{
+      {"newer", "old", "old", 10, keep, verdict::passed, state("orders", 10, 9)},
+      {"as new as a reader", "old", "old", 9, keep, verdict::stale, state("old", 7, 9)},
+      {"older", "old", "old", 6, keep, verdict::stale, state("old", 7, 9)},
+      {"newer, and restarted", "old", "old", 10, restart, verdict::passed, state("orders", 10, 0)},
+      {"older, and restarted", "old", "old", 3, restart, verdict::passed, state("orders", 3, 0)},
+      {"of another", "third", "old", 10, keep, verdict::wrong_lock, state("third", 7, 9)},
+      {"of another, too", "third", "old", 10, restart, verdict::wrong_lock, state("third", 7, 9)},
+      {"of nobody", "", "old", 10, restart, verdict::wrong_lock, state("", 7, 9)},
+      {"done before", "orders", "old", 10, keep, verdict::passed, state("orders", 10, 9)},
+      {"done before, and late", "orders", "old", 6, keep, verdict::stale, state("orders", 7, 9)},
+      {"done before, late, and restarted", "orders", "old", 6, restart, verdict::stale,
+       state("orders", 7, 9)},
+      {"done before, and restarted", "orders", "old", 10, restart, verdict::passed,
+       state("orders", 10, 9)},
+  };
+
+  for (const line& each : table) {
+    SCOPED_TRACE(each.name);
+    gate_state gate = state(each.lock, 7, 9);
+
+    const verdict answer = gate.judge_rebinding(each.from, exclusive(each.token), each.kind);
+    if (answer == verdict::passed) gate.rebind(each.from, exclusive(each.token), each.kind);
+
+    EXPECT_EQ(answer, each.answer);
+    EXPECT_EQ(gate, each.after);
+  }
+}
+
+TEST(GateState, RefusesWhatNoGateCanBeBoundFromOrTo) {
+  const auto code_of = [](const std::string& from, const pass& shown) {
+    const auto checked = check_rebinding(from, shown);
+    return checked ? std::error_code{} : checked.error().code;
+  };
+
+  EXPECT_EQ(code_of("old", exclusive(1)), std::error_code{});
+  EXPECT_EQ(code_of("orders", exclusive(1)), errc::bad_option);
+  EXPECT_EQ(code_of("old", shared(1)), errc::bad_option);
+  EXPECT_EQ(code_of("old", exclusive(0)), errc::no_fencing);
+  EXPECT_EQ(code_of("", exclusive(1)), errc::bad_name);
+  EXPECT_EQ(code_of(std::string(gate::max_lock_bytes + 1, 'x'), exclusive(1)), errc::bad_name);
+}
+
 TEST(GateState, IsBoundByTheFirstPassThatPassed) {
   gate_state state;
   EXPECT_EQ(state.judge(exclusive(0)), verdict::stale);

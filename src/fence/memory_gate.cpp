@@ -52,4 +52,20 @@ verdict memory_gate::run_inside(const pass& shown, const std::function<void()>& 
   return verdict::passed;
 }
 
+verdict memory_gate::rebind_inside(const std::string& from, const pass& shown, rebinding kind) {
+  value_or_throw(check_rebinding(from, shown));
+
+  const base::mutex_lock turn{state_->turn};
+  const verdict answer = state_->numbers.judge_rebinding(from, shown, kind);
+  if (answer != verdict::passed) return answer;
+  const std::unique_lock<std::shared_mutex> alone{state_->action};
+  state_->numbers.rebind(from, shown, kind);
+  return answer;
+}
+
+std::string memory_gate::read_bound_lock() {
+  const base::mutex_lock turn{state_->turn};
+  return state_->numbers.lock;
+}
+
 }  // namespace sallyport::fence

@@ -57,6 +57,30 @@ end
 return answer
 )lua";
 
+// KEYS: the gate's. ARGV: the lock that the gate is bound to, the new pass (lock, token), and k or r
+// for the numbers.
+constexpr const char* rebind_script = R"lua(
+local from, shown, token, kind = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local function less(a, b)
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+
+local kept = redis.call('HMGET', KEYS[1], 'lock', 'exclusive', 'shared')
+local lock, newest_exclusive, newest_shared = kept[1], kept[2], kept[3]
+if not lock and redis.call('EXISTS', KEYS[1]) == 0 then return {2} end
+if not (lock and newest_exclusive and newest_shared and
+        string.find(newest_exclusive, '^%d+$') and string.find(newest_shared, '^%d+$')) then
+  return redis.error_reply('NOTAGATE the key holds no numbers of a fencing gate')
+end
+if lock ~= from and lock ~= shown then return {2, lock} end
+if lock == from and kind == 'r' then newest_exclusive, newest_shared = '0', '0' end
+if less(token, newest_exclusive) or not less(newest_shared, token) then return {1} end
+redis.call('HSET', KEYS[1], 'lock', shown, 'exclusive', token, 'shared', newest_shared)
+return {0}
+)lua";
+
 base::result<void> check_command(const redis_gate::words& command) {
   if (command.empty()) {
     return base::fail(errc::bad_option, "fencing gate: a guarded command has no words");
@@ -102,6 +126,19 @@ redis_gate::words redis_gate::command(const pass& shown, const std::vector<words
     all.insert(all.end(), one.begin(), one.end());
   }
   return all;
+}
+
+redis_gate::words redis_gate::rebind(const std::string& from, const pass& shown,
+                                     rebinding kind) const {
+  value_or_throw(check_rebinding(from, shown));
+  return {"EVAL",
+          rebind_script,
+          "1",
+          key_,
+          from,
+          shown.lock,
+          std::to_string(shown.token.value()),
+          kind == rebinding::restarts_numbers ? "r" : "k"};
 }
 
 verdict redis_gate::verdict_of(std::int64_t first_element) {

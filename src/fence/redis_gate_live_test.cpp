@@ -1,5 +1,6 @@
 #include "base/random.hpp"
 #include "fence/gate_testing.hpp"
+#include "fence/test_rebinding.hpp"
 #include "tests/kit/redis_server.hpp"
 #include <sallyport/error.hpp>
 #include <sallyport/fence_redis.hpp>
@@ -116,6 +117,20 @@ TEST_F(RedisGate, JudgesAsAMemoryGateDoes) {
           << "round " << round << ", step " << step;
       ASSERT_EQ(redis.expect({"GET", "ran"}).text, std::to_string(ran));
     }
+  }
+}
+
+TEST_F(RedisGate, IsBoundAnewAsAMemoryGateIs) {
+  auto redis = connect();
+  for (std::uint64_t round = 0; round < 20; ++round) {
+    const redis_gate gate{"fence:" + std::to_string(round)};
+    rebind_like_a_memory_gate(
+        round, round % 2 == 0 ? 1 : ~std::uint64_t{0} - 12, 40,
+        [&](const pass& shown) { return show(redis, gate, shown); },
+        [&](const std::string& from, const pass& shown, rebinding wanted) {
+          return redis_gate::verdict_of(
+              redis.expect(gate.rebind(from, shown, wanted)).items.at(0).integer);
+        });
   }
 }
 

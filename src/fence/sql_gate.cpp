@@ -186,6 +186,62 @@ statement sql_gate::admit(const pass& shown) const {
       .parameters = {resource_, shown.lock, token, shown.lock, token, token}};
 }
 
+statement sql_gate::rebind(const std::string& from, const pass& shown, rebinding kind) const {
+  value_or_throw(check_rebinding(from, shown));
+  check_lock_text(from);
+  const std::int64_t token = checked_token(shown);
+  // Of the row as it was: whether it is to be bound anew, and what its numbers count for.
+  const bool restarts = kind == rebinding::restarts_numbers;
+  const std::string newest = "newest_exclusive <= \1 AND newest_shared < \1";
+  const std::string passes = restarts ? "(lock_name = \1 OR (lock_name = \1 AND " + newest + "))"
+                                      : "(lock_name IN (\1, \1) AND " + newest + ")";
+  const std::string shared =
+      restarts ? "CASE WHEN lock_name = \1 THEN 0 ELSE newest_shared END" : "newest_shared";
+  std::vector<sql::value> conditions{from, shown.lock, token, token};
+  std::vector<sql::value> of_shared;
+  if (restarts) of_shared.emplace_back(from);
+  std::string text;
+  std::vector<sql::value> parameters;
+  const auto add = [&](const std::string& part, const std::vector<sql::value>& bound) {
+    text += part;
+    parameters.insert(parameters.end(), bound.begin(), bound.end());
+  };
+  const auto chosen = [&](std::string_view column, const std::string& value,
+                          const std::vector<sql::value>& bound) {
+    add(std::string(column) + " = CASE WHEN " + passes, conditions);
+    add(" THEN " + value, bound);
+    add(" ELSE " + std::string(column) + " END", {});
+  };
+  if (dialect_ == dialect::mariadb) {
+    // It has no UPDATE ... RETURNING. Assignments see what those before them have written; what they
+    // write leaves the judgement as it was, and the lock's name comes last.
+    add("INSERT INTO " + table_ +
+            " (resource, lock_name, newest_exclusive, newest_shared) SELECT r, l, e, s FROM "
+            "(SELECT "
+            "resource AS r, lock_name AS l, newest_exclusive AS e, newest_shared AS s FROM " +
+            table_ + " WHERE resource = \1) AS k ON DUPLICATE KEY UPDATE ",
+        {resource_});
+  } else {
+    add("UPDATE " + table_ + " SET ", {});
+  }
+  chosen("newest_shared", shared, of_shared);
+  add(", ", {});
+  chosen("newest_exclusive", "\1", {token});
+  add(", ", {});
+  chosen("lock_name", "\1", {shown.lock});
+  if (dialect_ != dialect::mariadb) add(" WHERE resource = \1", {resource_});
+  add(" RETURNING CASE WHEN lock_name NOT IN (\1, \1) THEN 2 WHEN lock_name = \1 AND "
+      "newest_exclusive = \1 AND newest_shared < \1 THEN 0 ELSE 1 END",
+      {from, shown.lock, shown.lock, token, token});
+  return {.text = with_placeholders(dialect_, text), .parameters = std::move(parameters)};
+}
+
+verdict sql_gate::rebind(const sql::executor& database, const std::string& from, const pass& shown,
+                         rebinding kind) const {
+  const sql::answer said = database(rebind(from, shown, kind));
+  return said.rows.empty() ? verdict::wrong_lock : verdict_of(said);
+}
+
 verdict sql_gate::verdict_of(std::int64_t number) {
   switch (number) {
     case 0:

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
+#include <variant>
 
 namespace sallyport::fence {
 namespace {
@@ -20,13 +22,14 @@ using sql::statement;
 
 /// Everything that the texts name, checked and quoted.
 struct named {
-  std::string gate;      // the table of numbers
-  std::string judge;     // the function or procedure beside it
-  std::string table;     // the guarded table
-  std::string written;   // the same as a literal, for messages
-  std::string resource;  // a literal: the resource, or what stands before the column's value
-  std::string column;    // empty: the whole table
-  table_name plain;      // for the triggers' names
+  std::string gate;          // the table of numbers
+  std::string judge;         // the function or procedure beside it
+  std::string table;         // the guarded table
+  std::string written;       // the same as a literal, for messages
+  std::string resource;      // a literal: the resource, or what stands before the column's value
+  std::string column;        // empty: the whole table
+  std::string plain_column;  // the same without quotes
+  table_name plain;          // for the triggers' names
   bool gate_has_schema = false;  // gate and judge are named with it
 };
 
@@ -52,6 +55,7 @@ named names_of(dialect whose, const sql_trigger_options& options) {
             .written = literal(whose, table.name),
             .resource = {},
             .column = by_row ? sql::quoted(whose, options.resource_column) : "",
+            .plain_column = options.resource_column,
             .plain = table,
             .gate_has_schema = !gate.schema.empty()};
   std::string resource = options.resource;
@@ -173,6 +177,8 @@ BEGIN
 END
 )sql";
 
+// Before a row goes it is judged as it was; after it was written, as it is now: another trigger may have
+// changed it in between.
 constexpr std::string_view postgres_row_body = R"sql(
 BEGIN
   IF TG_OP = 'TRUNCATE' THEN
@@ -180,14 +186,11 @@ BEGIN
       MESSAGE = format('table "%s" is fenced row by row, and TRUNCATE names none', @written@),
       HINT = 'DELETE the rows, or drop the triggers first.';
   END IF;
-  IF TG_OP <> 'INSERT' THEN
-    PERFORM @judge@((@resource@ || OLD.@column@::text) COLLATE "C", @written@);
-  END IF;
-  -- Byte by byte: a column's type or collation may take two resources for one.
-  IF TG_OP = 'INSERT' OR (TG_OP = 'UPDATE'
-     AND NEW.@column@::text COLLATE "C" IS DISTINCT FROM OLD.@column@::text COLLATE "C") THEN
+  IF TG_WHEN = 'AFTER' THEN
     PERFORM @judge@((@resource@ || NEW.@column@::text) COLLATE "C", @written@);
+    RETURN NULL;
   END IF;
+  PERFORM @judge@((@resource@ || OLD.@column@::text) COLLATE "C", @written@);
   IF TG_OP = 'DELETE' THEN
     RETURN OLD;
   END IF;
@@ -207,8 +210,65 @@ std::vector<std::pair<std::string_view, std::string>> marks_of(const named& all)
           {"written", all.written}, {"resource", all.resource}, {"column", all.column}};
 }
 
+// The guarded table, and whatever inherits from it and can be written to by its own name: children,
+// partitions, theirs. The table itself comes first: row triggers of a partitioned one have copies on its
+// partitions, which go and come with them.
+constexpr std::string_view postgres_all_parts = R"sql(
+  FOR part IN
+    WITH RECURSIVE parts(number, depth) AS (
+      SELECT guarded::oid, 0 WHERE guarded IS NOT NULL
+      UNION SELECT i.inhrelid, depth + 1 FROM pg_catalog.pg_inherits AS i JOIN parts ON i.inhparent = number)
+    SELECT number::regclass FROM parts GROUP BY number ORDER BY min(depth), number
+  LOOP)sql";
+
+// Also those of a version that had other ones. A part that is fenced by itself keeps its triggers.
+constexpr std::string_view postgres_drop_triggers = R"sql(
+    FOR name IN SELECT tgname FROM pg_catalog.pg_trigger WHERE tgrelid = part
+      AND tgname IN ('sallyport_fence', 'sallyport_fence_written', 'sallyport_fence_moved', 'sallyport_fence_truncate')
+      AND (part = guarded OR tgfoid = to_regprocedure(judge))
+    LOOP
+      EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', name, part);
+    END LOOP;)sql";
+
+constexpr std::string_view postgres_table_triggers = R"sql(
+    EXECUTE format('CREATE TRIGGER sallyport_fence BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
+      'FOR EACH STATEMENT EXECUTE FUNCTION %s', part, judge);)sql";
+
+constexpr std::string_view postgres_row_triggers = R"sql(
+    EXECUTE format('CREATE TRIGGER sallyport_fence_truncate BEFORE TRUNCATE ON %s '
+      'FOR EACH STATEMENT EXECUTE FUNCTION %s', part, judge);
+    CONTINUE WHEN part <> guarded AND (SELECT relispartition FROM pg_catalog.pg_class WHERE oid = part);
+    EXECUTE format('CREATE TRIGGER sallyport_fence BEFORE UPDATE OR DELETE ON %s '
+      'FOR EACH ROW EXECUTE FUNCTION %s', part, judge);
+    EXECUTE format('CREATE TRIGGER sallyport_fence_written AFTER INSERT ON %s '
+      'FOR EACH ROW EXECUTE FUNCTION %s', part, judge);
+    -- Byte by byte: a column's type or collation may take two resources for one.
+    EXECUTE format('CREATE TRIGGER sallyport_fence_moved AFTER UPDATE ON %s FOR EACH ROW '
+      'WHEN (NEW.%I::text COLLATE "C" IS DISTINCT FROM OLD.%I::text COLLATE "C") EXECUTE FUNCTION %s',
+      part, fenced_by, fenced_by, judge);)sql";
+
+std::string postgres_function_of(const named& all) {
+  return beside(dialect::postgres, all.plain, "fence_", "") + "()";
+}
+
+/// A DO statement in which `guarded` is the table (a literal as `table` says), `judge` its trigger
+/// function and `fenced_by` the column.
+std::string postgres_block(const named& all, const std::string& table, const std::string& body) {
+  const auto text = [](const std::string& value) { return literal(dialect::postgres, value); };
+  return "DO " +
+         dollar_quoted("\nDECLARE\n  guarded constant regclass := " + table +
+                           ";\n  judge constant text := " + text(postgres_function_of(all)) +
+                           ";\n  fenced_by constant text := " + text(all.plain_column) +
+                           ";\n  part regclass;\n  name text;\nBEGIN" + body + "\nEND\n",
+                       "do");
+}
+
+std::string postgres_drop_all() {
+  return std::string(postgres_all_parts) + std::string(postgres_drop_triggers) + "\n  END LOOP;";
+}
+
 std::vector<std::string> postgres_triggers(named all) {
-  const std::string function = beside(dialect::postgres, all.plain, "fence_", "");
+  const std::string function = postgres_function_of(all);
   const std::string home =
       fresh_mark('@', "home", all.gate + all.resource + all.written + all.column + function);
   if (!all.gate_has_schema) {
@@ -217,27 +277,22 @@ std::vector<std::string> postgres_triggers(named all) {
   }
   const auto marks = marks_of(all);
   const bool by_row = !all.column.empty();
-  const auto trigger = [&](const std::string& name, const std::string& events,
-                           const std::string& each) {
-    return "CREATE TRIGGER " + name + " BEFORE " + events + " ON " + all.table + "\nFOR EACH " +
-           each + " EXECUTE FUNCTION " + function + "()";
-  };
-  std::vector<std::string> out{
-      postgres_function(filled(postgres_judge_head, marks), filled(postgres_judge_body, marks),
-                        home),
-      postgres_function("CREATE OR REPLACE FUNCTION " + function + "() RETURNS trigger",
-                        filled(by_row ? postgres_row_body : postgres_table_body, marks), home)};
-  // A table that was fenced the other way before is left with one way.
-  out.push_back("DROP TRIGGER IF EXISTS sallyport_fence ON " + all.table);
-  out.push_back("DROP TRIGGER IF EXISTS sallyport_fence_truncate ON " + all.table);
-  if (by_row) {
-    out.push_back(trigger("sallyport_fence", "INSERT OR UPDATE OR DELETE", "ROW"));
-    out.push_back(trigger("sallyport_fence_truncate", "TRUNCATE", "STATEMENT"));
-  } else {
-    out.push_back(
-        trigger("sallyport_fence", "INSERT OR UPDATE OR DELETE OR TRUNCATE", "STATEMENT"));
-  }
-  return out;
+  // No table becomes a part in the meantime, and nobody writes while there are no triggers.
+  const std::string body =
+      "\n  EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', guarded);" +
+      postgres_drop_all() + std::string(postgres_all_parts) +
+      std::string(by_row ? postgres_row_triggers : postgres_table_triggers) + "\n  END LOOP;";
+  return {postgres_function(filled(postgres_judge_head, marks), filled(postgres_judge_body, marks),
+                            home),
+          postgres_function("CREATE OR REPLACE FUNCTION " + function + " RETURNS trigger",
+                            filled(by_row ? postgres_row_body : postgres_table_body, marks), home),
+          postgres_block(all, literal(dialect::postgres, all.table) + "::regclass", body)};
+}
+
+std::vector<std::string> postgres_removal(const named& all) {
+  return {postgres_block(all, "to_regclass(" + literal(dialect::postgres, all.table) + ")",
+                         postgres_drop_all()),
+          "DROP FUNCTION IF EXISTS " + postgres_function_of(all)};
 }
 
 // A pass is compared as the bytes that the client sent, as admit's parameters are.
@@ -297,31 +352,36 @@ BEGIN
   END IF;
 END)sql";
 
-constexpr std::array<std::string_view, 3> mariadb_events{"insert", "update", "delete"};
+// A row is judged as it was before it goes, and as it is now after it was written: another trigger may
+// have changed it in between.
+constexpr std::array<std::string_view, 4> mariadb_endings{"insert", "update", "delete", "moved"};
 
-std::string mariadb_trigger_name(const named& all, std::string_view event) {
-  return beside(dialect::mariadb, all.plain, "fence_", "_" + std::string(event));
+std::string mariadb_trigger_name(const named& all, std::string_view ending) {
+  return beside(dialect::mariadb, all.plain, "fence_", "_" + std::string(ending));
 }
 
 std::vector<std::string> mariadb_triggers(const named& all) {
+  const bool by_row = !all.column.empty();
   std::vector<std::string> out{filled(mariadb_judge, marks_of(all)).substr(1)};
   const auto judged = [&](std::string_view row) {
-    if (all.column.empty())
-      return "CALL " + all.judge + "(" + all.resource + ", " + all.written + ")";
+    if (!by_row) return "CALL " + all.judge + "(" + all.resource + ", " + all.written + ")";
     return "CALL " + all.judge + "(CONCAT(CONVERT(" + all.resource + " USING utf8mb4), CONVERT(" +
            std::string(row) + "." + all.column + " USING utf8mb4)), " + all.written + ")";
   };
-  for (const std::string_view event : mariadb_events) {
-    std::string body = judged(event == "insert" ? "NEW" : "OLD");
-    if (event == "update" && !all.column.empty()) {
-      // Byte by byte: a column's collation may take two resources for one.
-      body.insert(0, "BEGIN\n  ");
-      body += ";\n  IF NOT (BINARY NEW." + all.column + " <=> BINARY OLD." + all.column;
-      body += ") THEN\n    " + judged("NEW") + ";\n  END IF;\nEND";
-    }
-    std::string& made = out.emplace_back("CREATE OR REPLACE TRIGGER ");
-    made += mariadb_trigger_name(all, event) + " BEFORE " + std::string(event);
-    made += " ON " + all.table + "\nFOR EACH ROW " + body;
+  const auto add = [&](std::string_view ending, std::string_view moment, const std::string& body) {
+    out.push_back("CREATE OR REPLACE TRIGGER " + mariadb_trigger_name(all, ending) + " " +
+                  std::string(moment) + " ON " + all.table + "\nFOR EACH ROW " + body);
+  };
+  add("insert", by_row ? "AFTER INSERT" : "BEFORE INSERT", judged("NEW"));
+  add("update", "BEFORE UPDATE", judged("OLD"));
+  add("delete", "BEFORE DELETE", judged("OLD"));
+  if (by_row) {
+    // Byte by byte: a column's collation may take two resources for one.
+    add("moved", "AFTER UPDATE",
+        "IF NOT (BINARY NEW." + all.column + " <=> BINARY OLD." + all.column + ") THEN\n  " +
+            judged("NEW") + ";\nEND IF");
+  } else {
+    out.push_back("DROP TRIGGER IF EXISTS " + mariadb_trigger_name(all, "moved"));
   }
   return out;
 }
@@ -358,13 +418,11 @@ std::vector<statement> sql_trigger_removal(dialect whose, const sql_trigger_opti
   std::vector<std::string> texts;
   switch (whose) {
     case dialect::postgres:
-      texts = {"DROP TRIGGER IF EXISTS sallyport_fence ON " + all.table,
-               "DROP TRIGGER IF EXISTS sallyport_fence_truncate ON " + all.table,
-               "DROP FUNCTION IF EXISTS " + beside(whose, all.plain, "fence_", "") + "()"};
+      texts = postgres_removal(all);
       break;
     case dialect::mariadb:
-      for (const std::string_view event : mariadb_events) {
-        texts.push_back("DROP TRIGGER IF EXISTS " + mariadb_trigger_name(all, event));
+      for (const std::string_view ending : mariadb_endings) {
+        texts.push_back("DROP TRIGGER IF EXISTS " + mariadb_trigger_name(all, ending));
       }
       break;
     case dialect::sqlite:
@@ -389,6 +447,33 @@ std::string sql_script(dialect whose, const std::vector<statement>& all) {
           std::string_view("\nDELIMITER ;\n\n")}) {
       out += part;
     }
+  }
+  return out;
+}
+
+std::string sql_text(dialect whose, const statement& one) {
+  const auto written = [&](std::size_t index) -> std::string {
+    const sql::value& value = one.parameters.at(index);
+    if (const auto* const number = std::get_if<std::int64_t>(&value))
+      return std::to_string(*number);
+    if (const auto* const text = std::get_if<std::string>(&value)) return literal(whose, *text);
+    return "NULL";
+  };
+  std::string out;
+  std::size_t next = 0;
+  char quote = 0;
+  for (std::size_t at = 0; at < one.text.size(); ++at) {
+    const char each = one.text[at];
+    if (quote != 0) {
+      if (each == quote) quote = 0;
+    } else if (each == '\'' || each == '"' || each == '`') {
+      quote = each;
+    } else if (each == '?' || each == '$') {
+      out += written(next++);
+      while (at + 1 < one.text.size() && one.text[at + 1] >= '0' && one.text[at + 1] <= '9') ++at;
+      continue;
+    }
+    out += each;
   }
   return out;
 }

@@ -216,6 +216,86 @@ class Check(Fence):
         self.assertEqual(json.loads(told.stdout)["verdict"], "passed")
 
 
+class Rebind(Fence):
+    def rebind(self, token, *words, lock="new"):
+        return self.sallyport("fence", "rebind", "--lock", lock, *words, self.gate, str(token))
+
+    def run_as(self, lock, token):
+        return self.sallyport("fence", "run", "--lock", lock, self.gate, str(token), "--", "true").returncode
+
+    def test_the_old_lock_is_refused_and_the_new_one_goes_on(self):
+        self.assertEqual(self.run_as("old", 34), 0)
+        refused = self.sallyport("fence", "check", "--lock", "new", self.gate, "35")
+        self.assertEqual(refused.returncode, 64)
+        self.assertIn("'old'", refused.stderr)
+        self.assertIn("fence rebind", refused.stderr)
+        told = self.rebind(35, "--from", "old")
+        self.assertEqual((told.returncode, told.stdout), (0, ""), told.stderr)
+        self.assertIn("bound to 'new' from token 35 on", told.stderr)
+        self.assertEqual(self.run_as("old", 99), 64)
+        self.assertEqual(self.run_as("new", 34), 76)
+        self.assertEqual(self.run_as("new", 35), 0)
+
+    def test_it_may_be_repeated(self):
+        self.assertEqual(self.run_as("old", 34), 0)
+        for _ in range(2):
+            self.assertEqual(self.rebind(35, "--from", "old").returncode, 0)
+        self.assertEqual(self.run_as("new", 40), 0)
+        for words in ((), ("--restart",)):
+            again = self.rebind(35, "--from", "old", *words)
+            self.assertEqual(again.returncode, 76, again.stderr)
+        self.assertEqual(self.run_as("new", 39), 76)
+
+    def test_smaller_tokens_need_a_restart(self):
+        self.assertEqual(self.run_as("old", 34), 0)
+        told = self.rebind(3, "--from", "old")
+        self.assertEqual(told.returncode, 76)
+        self.assertIn("--restart", told.stderr)
+        self.assertEqual(self.run_as("old", 34), 0)
+        told = self.rebind(3, "--from", "old", "--restart", "--json", "-q")
+        self.assertEqual((told.returncode, told.stderr), (0, ""))
+        self.assertEqual(
+            json.loads(told.stdout),
+            {"gate": self.gate, "from": "old", "lock": "new", "token": "3", "numbers": "restarted", "verdict": "passed"},
+        )
+        self.assertEqual([self.run_as("new", token) for token in (2, 3, 4)], [76, 0, 0])
+
+    def test_another_binding_than_it_says_is_left_alone(self):
+        self.assertEqual(self.run_as("third", 34), 0)
+        told = self.rebind(35, "--from", "old", "--restart")
+        self.assertEqual(told.returncode, 64)
+        self.assertIn("bound to 'third', not to 'old'", told.stderr)
+        self.assertEqual(self.run_as("third", 34), 0)
+
+    def test_it_makes_no_gate_and_says_what_is_missing(self):
+        self.assertEqual(self.rebind(35, "--from", "old").returncode, 64)
+        self.assertEqual(os.listdir(self.folder), [])
+        self.refused("rebind", "--lock", "new", self.gate, "35")
+        self.refused("rebind", "--lock", "new", "--from", "new", self.gate, "35")
+        self.refused("rebind", "--lock", "new", "--from", "old", self.gate, "35", "more")
+
+    def test_it_waits_for_who_is_inside(self):
+        inside = self.start(
+            "fence", "run", "--lock", "old", self.gate, "5", "--", "sh", "-c", "echo $$ > $DIR/pid; read line",
+            stdin=subprocess.PIPE,
+        )
+        self.wait_for_pid()
+        busy = self.rebind(6, "--from", "old", "-w0.1")
+        self.assertEqual(busy.returncode, 69, busy.stderr)
+        inside.communicate("\n", timeout=20)
+        self.assertEqual(self.rebind(6, "--from", "old").returncode, 0)
+
+    def test_the_statement_for_a_database_is_printed(self):
+        for database in ("postgres", "mariadb", "sqlite"):
+            told = self.sallyport(
+                "fence", "rebind", "--sql", database, "--from", "it's old", "--lock", "new", "orders", "35"
+            )
+            self.assertEqual((told.returncode, told.stderr), (0, ""))
+            self.assertIn("'it''s old'", told.stdout)
+            self.assertNotIn("?", told.stdout)
+            self.assertNotIn("$", told.stdout)
+
+
 class Ddl(Fence):
     def test_it_prints_triggers_and_asks_nobody(self):
         for database, words in (

@@ -74,6 +74,37 @@ class Init(CliTest):
         self.assertEqual(refused.returncode, 69)
         self.assertIn(f"127.0.0.1:{ports[2]} is a member of this store", refused.stderr)
 
+    def test_a_member_is_replaced_while_clients_run(self):
+        self.assertEqual(self.sallyport("init", "--yes", "--max-lease", "1", self.store).returncode, 0)
+        spare = self.redis_server().port
+        old, new = f"127.0.0.1:{self.ports[2]}", f"127.0.0.1:{spare}"
+        longer = f"{self.store},{new}"
+        token = ["x", "--", "sh", "-c", "echo $SALLYPORT_TOKEN"]
+        before = self.sallyport("run", "--store", longer, "--lease", "1s", *token)
+        self.assertEqual(before.returncode, 0, before.stderr)
+
+        refused = self.sallyport("init", "--yes", "--replace", "127.0.0.1:1", new, longer)
+        self.assertEqual(refused.returncode, 64, refused.stderr)
+        self.assertIn(f"The members are 127.0.0.1:{self.ports[0]}", refused.stderr)
+        for _ in range(2):  # the second time there is nothing left to do
+            done = self.sallyport("init", "--yes", "--replace", old, new, self.store)
+            self.assertEqual((done.returncode, done.stdout), (0, f"ready; {new} votes in the place of {old}\n"))
+
+        after = self.sallyport("run", "--store", longer, "--lease", "1s", *token)
+        self.assertGreater(int(after.stdout), int(before.stdout))
+        refused = self.sallyport("run", "--store", self.store, "--lease", "1s", "x", "--", "true")
+        self.assertEqual(refused.returncode, 69)
+        self.assertIn(f"{new} is a member of this store", refused.stderr)
+
+    def test_replacing_needs_two_servers(self):
+        for wrong in (["--replace"], ["--replace", "a"], ["--replace", "a", "b", "--force", self.store],
+                      ["--replace", "a", "b", "--max-lease", "9", self.store],
+                      ["--replace", "a", "b/1", self.store], ["--replace", "a", "b", "local:machine"]):
+            self.assertEqual(self.sallyport("init", "--yes", *wrong).returncode, 64, wrong)
+        for options in ("initialise=replace", "old=a&new=b", "initialise=replace&new=b"):
+            ran = self.sallyport("run", "--store", f"{self.store}?{options}", "x", "--", "true")
+            self.assertEqual(ran.returncode, 64, options)
+
     def test_asks_first(self):
         refused = self.sallyport("init", self.store)
         self.assertEqual(refused.returncode, 64)

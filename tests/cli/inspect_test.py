@@ -37,7 +37,7 @@ class Looking(InspectTest):
         holder = self.hold("x", "--label", 'a "label" \\ with ü')
         told = self.who("x")
         self.assertEqual(
-            list(told), ["name", "kind", "permits", "holders", "waiters", "closed_for_ms"], "stable keys"
+            list(told), ["name", "kind", "permits", "holders", "waiters", "waiting", "closed_for_ms"], "stable keys"
         )
         (who,) = told["holders"]
         self.assertEqual((who["pid"], who["label"], who["mode"]), (holder.pid, 'a "label" \\ with ü', "exclusive"))

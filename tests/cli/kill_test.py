@@ -8,7 +8,7 @@ import signal
 import subprocess
 import unittest
 
-from kit import LocalTest, alive, group_members, guard_of, wait_until
+from kit import COMMAND, LocalTest, alive, group_members, guard_of, wait_until
 
 # As the command of the next holder: exit 1 if a process of group $1 lives. Zombies do not count.
 NOBODY_LEFT = """
@@ -116,6 +116,28 @@ class KilledHolder(LocalTest):
         holder.terminate()
         self.assertEqual(holder.wait(20), 143)
         self.assertFalse((self.folder / "ran").exists())
+
+
+class NestedHolder(LocalTest):
+    """A run inside a run: its command is in another group, which the inner guard kills, not the outer one."""
+
+    def test_a_stopped_guard_inside_keeps_its_own_lock_and_not_the_outer_one(self):
+        script = "sleep 1000 & echo $! > $DIR/pid; wait"
+        outer = self.start("run", "outer", "--", COMMAND, "run", "inner", "--", "sh", "-c", script)
+        left = self.wait_for_pid()
+        inner_guard = guard_of(self.wait_for_holder("inner")["pid"])
+        os.kill(inner_guard, signal.SIGSTOP)
+        self.addCleanup(lambda: alive(inner_guard) and os.kill(inner_guard, signal.SIGCONT))
+
+        outer.kill()
+
+        self.assertEqual(self.sallyport("run", "-w", "15", "outer", "--", "true").returncode, 0)
+        self.assertTrue(alive(left), "the outer lock does not wait for the inner group: docs/cli.md says so")
+        self.assertEqual(self.sallyport("run", "-n", "inner", "--", "true").returncode, 75)
+        following = self.start("run", "inner", "--", "sh", "-c", NOBODY_LEFT, "sh", str(os.getpgid(left)))
+        self.wait_for_waiters("inner", 1)
+        os.kill(inner_guard, signal.SIGCONT)
+        self.assertEqual(following.wait(15), 0, "the next holder of the inner lock finds nobody")
 
 
 class StoppedHolder(LocalTest):

@@ -176,23 +176,23 @@ class CliTest(unittest.TestCase):
             server.start()
         return server
 
-    def sallyport(self, *arguments, **options):
+    def sallyport(self, *arguments, command=COMMAND, **options):
         """Runs to the end."""
         options.setdefault("stdin", subprocess.DEVNULL)
         if "input" in options:
             options.pop("stdin")
         options.setdefault("env", self.environment)
         return subprocess.run(
-            [COMMAND, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False, **options
+            [command, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False, **options
         )
 
-    def start(self, *arguments, **options):
+    def start(self, *arguments, command=COMMAND, **options):
         """Starts and returns at once."""
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.DEVNULL)
         options.setdefault("stderr", subprocess.PIPE)
         options.setdefault("env", self.environment)
-        process = subprocess.Popen([COMMAND, *arguments], text=True, **options)
+        process = subprocess.Popen([command, *arguments], text=True, **options)
         self.started.append(process)
         return process
 

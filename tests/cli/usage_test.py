@@ -55,6 +55,17 @@ class Help(CliTest):
         self.assertIn(b"sallyport: could not write", told.stderr)
 
 
+class LeadingOptions(CliTest):
+    def test_the_store_and_json_may_come_before_the_command(self):
+        store = f"local:{self.folder / 'other'}"
+        for leading in (("--store", store), (f"--store={store}",)):
+            told = self.sallyport(*leading, "--json", "ls")
+            self.assertEqual((told.returncode, told.stdout), (0, '{"locks":[]}\n'), told.stderr)
+            told = self.sallyport(*leading, "run", "x", "--", "sh", "-c", 'echo "$SALLYPORT_STORE"; echo "$@"', "sh", "--json")
+            self.assertEqual((told.returncode, told.stdout), (0, f"{store}\n--json\n"), told.stderr)
+        self.assertTrue((self.folder / "other").is_dir(), "that store was used")
+
+
 class Refusals(CliTest):
     def refused(self, *arguments):
         told = self.sallyport(*arguments)
@@ -67,6 +78,13 @@ class Refusals(CliTest):
     def test_schema_of_a_store_that_needs_none(self):
         self.assertIn("no tables", self.refused("schema", "memory:"))
         self.assertIn("one URI at a time", self.refused("schema", "memory:", "memory:"))
+
+    def test_an_option_before_the_command_is_explained(self):
+        self.assertIn("come behind it", self.refused("-n", "run", "x", "--", "true"))
+        self.assertIn("did you mean '--version'?", self.refused("--versoin"))
+        self.assertIn("'--json' is no option of 'fence'", self.refused("--json", "fence", "check", "/tmp/gate"))
+        self.assertIn("--store needs a value", self.refused("--store"))
+        self.assertIn("sallyport help", self.refused("--store", "memory:"))
 
     def test_nothing_to_do(self):
         self.assertIn("sallyport help", self.refused())

@@ -1,5 +1,6 @@
 #include "base/random.hpp"
 #include "fence/gate_state.hpp"
+#include "fence/test_rebinding.hpp"
 #include "tests/fencing/databases.hpp"
 #include <sallyport/fence_sql.hpp>
 
@@ -55,6 +56,7 @@ TEST_P(SqlGate, RefusesTheLostUpdate) {
   const verdict for_first = gate.run(database, first, [&] {
     database.run("UPDATE accounts SET balance = " + std::to_string(seen_by_first - 30));
   });
+  // for_second is passed, for_first is stale.
 
   EXPECT_EQ(for_second, verdict::passed);
   EXPECT_EQ(for_first, verdict::stale);
@@ -124,6 +126,23 @@ TEST_P(SqlGate, JudgesAsTheRuleSays) {
                                                   std::to_string(model.newest_shared.value())}));
       }
     }
+  }
+}
+
+TEST_P(SqlGate, IsBoundAnewAsAMemoryGateIs) {
+  const connection database = connect();
+  for (std::uint64_t round = 0; round < 8; ++round) {
+    const sql_gate gate{GetParam(), "bound anew " + std::to_string(round)};
+    rebind_like_a_memory_gate(
+        round, round % 2 == 0 ? 1 : sql_gate::max_token - 11, 30,
+        [&](const pass& shown) { return gate.run(database, shown, [] {}); },
+        [&](const std::string& from, const pass& shown, rebinding kind) {
+          if (round % 4 < 2) return gate.rebind(database, from, shown, kind);
+          // As 'sallyport fence rebind --sql' prints it.
+          const sql::answer said =
+              database.run(sql_text(GetParam(), gate.rebind(from, shown, kind)));
+          return said.rows.empty() ? verdict::wrong_lock : sql_gate::verdict_of(said);
+        });
   }
 }
 
@@ -492,8 +511,9 @@ TEST_P(SqlRowGate, RefusesTheLostUpdate) {
   const fake_lease first{33};
   const fake_lease second{34};
   const connection database = connect();
+  const auto your_database = GetParam();
 
-  const sql_row_gate accounts{GetParam(), "accounts", "id"};
+  const sql_row_gate accounts{your_database, "accounts", "id"};
 
   const auto seen_by_first = balance(database);
   const row_verdict for_second =
@@ -501,6 +521,7 @@ TEST_P(SqlRowGate, RefusesTheLostUpdate) {
   const row_verdict for_first =
       accounts.update(database, first, 42, {{"balance", seen_by_first - 30}});
   const row_verdict for_nobody = accounts.update(database, first, 43, {{"balance", 0}});
+  // for_second is written, for_first is stale, for_nobody is no_such_row.
 
   EXPECT_EQ(for_second, row_verdict::written);
   EXPECT_EQ(for_first, row_verdict::stale);

@@ -1,11 +1,15 @@
 #include "base/random.hpp"
 #include "fence/gate_state.hpp"
 #include "tests/fencing/databases.hpp"
+#include "tests/kit/temporary_folder.hpp"
 #include <sallyport/fence_sql.hpp>
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -257,6 +261,46 @@ TEST_P(SqlTriggers, RefuseARowWithoutAResource) {
   EXPECT_EQ(numbers_of(database, "a/Ärger "), (std::vector<std::string>{"orders", "1", "0"}));
 }
 
+TEST_P(SqlTriggers, JudgeARowAsOthersTriggersHaveLeftIt) {
+  fence_accounts({.table = "accounts", .resource_column = "id"});
+  const connection database = connect();
+  const auto shown = [](std::uint64_t token) {
+    return pass{.lock = "orders", .token = fencing_token{token}};
+  };
+  ASSERT_EQ(write(database, shown(90), "INSERT INTO accounts VALUES (2, 100, 0)"), "");
+  // Made later, and with a name that comes behind any of ours.
+  if (is(dialect::postgres)) {
+    database.run(
+        "CREATE OR REPLACE FUNCTION redirect() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN IF NEW.id >= 1000 THEN NEW.id := NEW.id - 1000; END IF; RETURN NEW; END'");
+    database.run(
+        "CREATE TRIGGER zzzz_redirect BEFORE INSERT OR UPDATE ON accounts FOR EACH ROW "
+        "EXECUTE FUNCTION redirect()");
+  } else {
+    for (const std::string event : {"INSERT", "UPDATE"}) {
+      database.run(
+          "CREATE TRIGGER zzzz_" + event + " BEFORE " + event +
+          " ON accounts FOR EACH ROW SET NEW.id = IF(NEW.id >= 1000, NEW.id - 1000, NEW.id)");
+    }
+  }
+  ASSERT_EQ(write(database, shown(95), "DELETE FROM accounts WHERE id = 2"), "");
+
+  EXPECT_EQ(write(database, shown(5), "INSERT INTO accounts VALUES (1002, 1, 0)"),
+            sql_state::stale);
+  EXPECT_EQ(write(database, shown(5), "UPDATE accounts SET id = 1002 WHERE id = 42"),
+            sql_state::stale);
+  if (!is(dialect::postgres)) {
+    EXPECT_EQ(write(database, shown(5), "INSERT IGNORE INTO accounts VALUES (1002, 1, 0)"),
+              sql_state::stale);
+    EXPECT_EQ(write(database, shown(5), "UPDATE IGNORE accounts SET id = 1002 WHERE id = 42"),
+              sql_state::stale);
+    EXPECT_EQ(write(database, shown(5), "REPLACE INTO accounts VALUES (1002, 1, 0)"),
+              sql_state::stale);
+  }
+  EXPECT_EQ(database.number("SELECT count(*) FROM accounts WHERE id = 2"), 0);
+  EXPECT_EQ(write(database, shown(95), "INSERT INTO accounts VALUES (1002, 1, 0)"), "");
+}
+
 TEST_P(SqlTriggers, WriteManyRowsUnderOnePass) {
   const connection database = connect();
   std::string rows = "(1, 0, 0)";
@@ -453,6 +497,66 @@ TEST(SqlTriggersOnMariadb, NeedNoRightsOnTheTableOfNumbers) {
   owner.run("DROP USER writer@'127.0.0.1'");
 }
 
+/// Runs a script of this folder as `sallyport run` would, with a folder of programs of its own.
+bool run_script(const std::string& script, const std::string& programs, const std::string& database,
+                const pass& shown) {
+  const std::string path = programs + ":/usr/bin:/bin";
+  // NOLINTBEGIN(concurrency-mt-unsafe, cert-env33-c): one thread, and a script of ours
+  ::setenv("SALLYPORT_TOKEN", std::to_string(shown.token.value()).c_str(), 1);
+  ::setenv("SALLYPORT_FENCE_LOCK", shown.lock.c_str(), 1);
+  ::setenv("DATABASE", database.c_str(), 1);
+  const std::string command =
+      "PATH='" + path + "' sh '" SALLYPORT_FENCING_SCRIPTS "/" + script + "'";
+  return std::system(command.c_str()) == 0;
+  // NOLINTEND(concurrency-mt-unsafe, cert-env33-c)
+}
+
+TEST(SqlTriggersOnPostgres, TakeAPassFromTheShell) {
+  const connection database = databases::connect(dialect::postgres);
+  make_tables(database);
+  database.run("INSERT INTO accounts VALUES (42)");
+  database.run("ALTER TABLE accounts ADD COLUMN balance INT DEFAULT 100");
+  for (const auto& each : sql_trigger_ddl(dialect::postgres, {.table = "accounts"})) database(each);
+  const auto run = [](std::uint64_t token) {
+    return run_script("pass_in_psql.sh", SALLYPORT_PSQL_FOLDER, databases::postgres().address(),
+                      {.lock = "redis:4f1c|it's mine", .token = fencing_token{token}});
+  };
+
+  EXPECT_TRUE(run(34));
+  EXPECT_FALSE(run(33));
+
+  EXPECT_EQ(database.number("SELECT balance FROM accounts"), 150);
+}
+
+TEST(SqlTriggersOnMariadb, TakeAPassFromTheShell) {
+  const connection database = databases::connect(dialect::mariadb);
+  make_tables(database);
+  database.run("INSERT INTO accounts VALUES (42)");
+  database.run("ALTER TABLE accounts ADD COLUMN balance INT DEFAULT 100");
+  for (const auto& each : sql_trigger_ddl(dialect::mariadb, {.table = "accounts"})) database(each);
+  // In the place of the client, which is not here: what it is told is carried out below.
+  const kit::temporary_folder programs{"programs"};
+  const std::string heard = programs.path() / "heard";
+  std::ofstream(programs.path() / "mariadb") << "#!/bin/sh\ncat > '" << heard << "'\n";
+  std::filesystem::permissions(programs.path() / "mariadb", std::filesystem::perms::owner_all);
+  const auto run = [&](std::uint64_t token) {
+    EXPECT_TRUE(run_script("pass_in_mariadb.sh", programs.path(), "test",
+                           {.lock = "redis:4f1c|it's mine", .token = fencing_token{token}}));
+    std::ifstream in{heard};
+    return state_of([&] {
+      for (std::string line; std::getline(in, line);) {
+        database.run(line.substr(0, line.find(';')));
+      }
+    });
+  };
+
+  EXPECT_EQ(run(34), "");
+  EXPECT_EQ(run(33), sql_state::stale);
+
+  database.run("ROLLBACK");
+  EXPECT_EQ(database.number("SELECT balance FROM accounts"), 150);
+}
+
 TEST(SqlTriggersOnPostgres, KeepClientsOfAPoolerApart) {
   const connection owner = databases::connect(dialect::postgres);
   make_tables(owner);
@@ -554,6 +658,102 @@ TEST(SqlTriggersOnPostgres, KeepTheirNumbersWhenAWriterHasATemporaryTableOfThatN
   database.run("CREATE TEMPORARY TABLE sallyport_fence (LIKE public.sallyport_fence)");
 
   EXPECT_EQ(write_under(database, 40), sql_state::stale);
+}
+
+/// A table `ledger` of accounts, with parts that can be written to by their own names.
+struct parted_ledger {
+  explicit parted_ledger(const std::string& how) {
+    database.run("DROP TABLE IF EXISTS ledger CASCADE");
+    database.run("DROP TABLE IF EXISTS sallyport_fence");
+    if (how == "partitions") {
+      database.run("CREATE TABLE ledger (id INT, balance INT) PARTITION BY RANGE (id)");
+      database.run(
+          "CREATE TABLE ledger_low PARTITION OF ledger FOR VALUES FROM (0) TO (100) "
+          "PARTITION BY RANGE (id)");
+      database.run("CREATE TABLE \"Ledger lowest\" PARTITION OF ledger_low DEFAULT");
+      database.run("CREATE TABLE ledger_high PARTITION OF ledger DEFAULT");
+    } else {
+      database.run("CREATE TABLE ledger (id INT, balance INT)");
+      database.run("CREATE TABLE ledger_high () INHERITS (ledger)");
+      database.run("CREATE TABLE \"Ledger lowest\" () INHERITS (ledger_high)");
+    }
+    database.run("INSERT INTO \"Ledger lowest\" VALUES (1, 100)");
+    database.run("INSERT INTO ledger_high VALUES (200, 100)");
+  }
+  ~parted_ledger() {
+    database.run("DROP TABLE ledger CASCADE");
+    database.run("DROP TABLE sallyport_fence");
+  }
+  parted_ledger(const parted_ledger&) = delete;
+  parted_ledger& operator=(const parted_ledger&) = delete;
+
+  void put_up(const sql_trigger_options& options) const {
+    for (const auto& each : sql_trigger_ddl(dialect::postgres, options)) database(each);
+  }
+  [[nodiscard]] std::string refusal(const std::string& text) const {
+    return state_of([&] { database.run(text); });
+  }
+
+  connection database = databases::connect(dialect::postgres);
+};
+
+class SqlTriggersOnPostgresParts : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(As, SqlTriggersOnPostgresParts, testing::Values("partitions", "children"),
+                         [](const auto& each) { return std::string(each.param); });
+
+TEST_P(SqlTriggersOnPostgresParts, GuardWhatIsWrittenByThePartsOwnName) {
+  const parted_ledger ledger{GetParam()};
+  for (const char* const column : {"", "id", "", "id"}) {
+    ledger.put_up({.table = "ledger", .resource_column = column});
+    for (const std::string table : {"ledger", "ledger_high", "\"Ledger lowest\""}) {
+      const std::string row = table.ends_with("high") ? "200" : "1";
+      for (const std::string& text :
+           {"INSERT INTO " + table + " VALUES (" + row + ", 7)",
+            "UPDATE " + table + " SET balance = 7", "DELETE FROM " + table}) {
+        EXPECT_EQ(ledger.refusal(text), sql_state::no_pass) << column << ": " << text;
+      }
+      EXPECT_EQ(ledger.refusal("TRUNCATE " + table),
+                *column == 0 ? sql_state::no_pass : sql_state::bad_pass)
+          << column << ": " << table;
+    }
+    ledger.database.run("BEGIN");
+    ledger.database(
+        declare_pass(dialect::postgres, pass{.lock = "orders", .token = fencing_token{7}}));
+    EXPECT_EQ(ledger.refusal("UPDATE ledger SET balance = balance + 1"), "") << column;
+    EXPECT_EQ(ledger.refusal("UPDATE ledger_high SET balance = balance + 1"), "") << column;
+    EXPECT_EQ(ledger.refusal("INSERT INTO ledger VALUES (300, 1)"), "") << column;
+    ledger.database.run("ROLLBACK");
+  }
+}
+
+TEST_P(SqlTriggersOnPostgresParts, AreTakenAwayFromAllOfThem) {
+  const parted_ledger ledger{GetParam()};
+  for (const char* const column : {"", "id"}) {
+    ledger.put_up({.table = "ledger", .resource_column = column});
+
+    for (const auto& each : sql_trigger_removal(dialect::postgres, {.table = "ledger"})) {
+      ledger.database(each);
+    }
+
+    EXPECT_EQ(ledger.database.number("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal "
+                                     "AND tgrelid::regclass::text LIKE '%edger%'"),
+              0);
+    EXPECT_EQ(ledger.refusal("UPDATE ledger_high SET balance = 7"), "");
+    EXPECT_EQ(ledger.refusal("TRUNCATE \"Ledger lowest\""), "");
+  }
+}
+
+TEST(SqlTriggersOnPostgres, GuardAPartitionThatCameLaterOnceTheyArePutUpAgain) {
+  const parted_ledger ledger{"partitions"};
+  ledger.database.run("CREATE TABLE later (id INT, balance INT)");
+  ledger.put_up({.table = "ledger"});
+  ledger.database.run("ALTER TABLE ledger ATTACH PARTITION later FOR VALUES FROM (500) TO (600)");
+  EXPECT_EQ(ledger.refusal("INSERT INTO later VALUES (500, 1)"), "") << "as the page says";
+
+  ledger.put_up({.table = "ledger"});
+
+  EXPECT_EQ(ledger.refusal("INSERT INTO later VALUES (501, 1)"), sql_state::no_pass);
 }
 
 TEST(SqlTriggersOnPostgres, AreMadeInASchemaOfAnyName) {
