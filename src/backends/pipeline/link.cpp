@@ -213,6 +213,7 @@ void link::dial(time_point now) {
 void link::greet() {
   greeting_ = greeting();
   greeting_written_ = 0;
+  more_to_say_ = false;
   alarm(give_up_);
   if (!pump_->watch(number_, stream_->descriptor_number(), EPOLLIN)) {
     end(unavailable("its socket can't be watched"), false);
@@ -222,6 +223,26 @@ void link::greet() {
 }
 
 void link::continue_greeting() {
+  do {
+    write_greeting();
+    const auto heard = hear_greeting();
+    if (!heard) {
+      end(heard.error(), false);
+      return;
+    }
+    const std::shared_ptr<user> whose = user_.lock();
+    if (!whose) return;
+    if (*heard) {
+      stage_ = stage::up;
+      give_up_ = time_point::max();
+      up_since_ = lease_clock::now();
+      whose->link_up();
+      return;
+    }
+  } while (std::exchange(more_to_say_, false));
+}
+
+void link::write_greeting() {
   while (greeting_written_ < greeting_.size()) {
     const net::transfer step =
         stream_->write_some(std::string_view(greeting_).substr(greeting_written_));
@@ -239,17 +260,6 @@ void link::continue_greeting() {
     greeting_written_ = 0;
     pump_->watch(number_, stream_->descriptor_number(), EPOLLIN);
   }
-  const auto heard = hear_greeting();
-  if (!heard) {
-    end(heard.error(), false);
-    return;
-  }
-  const std::shared_ptr<user> whose = user_.lock();
-  if (!*heard || !whose) return;
-  stage_ = stage::up;
-  give_up_ = time_point::max();
-  up_since_ = lease_clock::now();
-  whose->link_up();
 }
 
 void link::watch_output(bool on) {

@@ -121,6 +121,11 @@ class link : public net::pump::source, public std::enable_shared_from_this<link>
   /// Something may have come in answer to it: reads on. True: that was all, and the connection will
   /// do. False: more has to come. The failure ends the attempt.
   [[nodiscard]] virtual base::result<bool> hear_greeting() = 0;
+  /// The greeting goes on with this. From inside hear_greeting(), which then says false.
+  void say_more(std::string bytes) {
+    greeting_ += bytes;
+    more_to_say_ = true;
+  }
 
   /// Appends to `into` what the reader makes of the bytes that have come. True: there may be more at
   /// once. The failure is the end of the connection.
@@ -163,6 +168,7 @@ class link : public net::pump::source, public std::enable_shared_from_this<link>
   void dial(time_point now);
   void greet();
   void continue_greeting();
+  void write_greeting();
   /// As read_with(), of bytes; none: nothing has come. They are good until the next call.
   base::result<bool> receive(std::string_view& bytes);
   /// Ends connection or attempt, tells the user, and plans the next attempt.
@@ -185,6 +191,7 @@ class link : public net::pump::source, public std::enable_shared_from_this<link>
   std::array<char, 16 * 1024> buffer_;
   std::string greeting_;
   std::size_t greeting_written_ = 0;
+  bool more_to_say_ = false;
   time_point began_{};  // the last attempt
   time_point give_up_ = time_point::max();
   time_point next_attempt_ = time_point::max();

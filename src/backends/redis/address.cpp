@@ -1,5 +1,6 @@
 #include "backends/redis/address.hpp"
 
+#include "backend_api/store_identity.hpp"
 #include "base/secret.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
@@ -30,6 +31,17 @@ base::result<std::string> secret_of(const std::string& option, const std::string
   auto secret = base::read_secret(option, place, why);
   if (!secret) return bad(why);
   return std::move(*secret);
+}
+
+base::result<net::endpoint> endpoint_of(const base::uri_host& named, std::uint16_t port) {
+  net::endpoint where{named.name, port, {}};
+  if (where.host.empty()) where.host = "127.0.0.1";
+  if (!named.port.empty()) {
+    const auto given = base::parse_number(named.port, 1, 65535);
+    if (!given) return bad("'" + named.port + "' is no port");
+    where.port = static_cast<std::uint16_t>(*given);
+  }
+  return where;
 }
 
 struct reader {
@@ -69,7 +81,7 @@ struct reader {
     if (name == "cert_file") return text(out.tls.certificate_file, value);
     if (name == "key_file") return text(out.tls.key_file, value);
     if (name == "server_name") return text(out.tls.server_name, value);
-    if (name == "store") return text(out.store, value);
+    if (name == "store") return store(value);
     if (name == "client_name") return text(out.client_name, value);
     if (name == "replicas") return number(out.replicas, value, 16);
     if (out.how == topology::quorum && name == "initialise" &&
@@ -78,6 +90,14 @@ struct reader {
       out.force = value == "force";
       return std::monostate{};
     }
+    if (out.how == topology::quorum && name == "initialise" &&
+        (value == "replace" || value == "replace_and_wait")) {
+      out.replace = true;
+      out.until_it_votes = value == "replace_and_wait";
+      return std::monostate{};
+    }
+    if (out.how == topology::quorum && name == "old") return node(out.old_member, value);
+    if (out.how == topology::quorum && name == "new") return node(out.new_member, value);
     if (out.how == topology::quorum && name == "max_lease") return max_lease(value);
     if (name == "verify" && (value == "yes" || value == "no")) {
       out.tls.verify = value == "yes";
@@ -86,11 +106,37 @@ struct reader {
     return bad("unknown option '" + name + "'");
   }
 
+  /// HOST or HOST:PORT, spelled as the list would be.
+  base::result<std::monostate> node(std::string& where, const std::string& value) const {
+    std::string why;
+    const auto named = base::parse_uri("redlock://" + value, why);
+    if (!named || named->hosts.size() != 1 || !named->path.empty() || !named->options.empty() ||
+        !named->user.empty() || named->password) {
+      return bad("'" + value + "' is no HOST:PORT of one node");
+    }
+    const auto found = endpoint_of(named->hosts.front(), usual_port);
+    if (!found) return tl::unexpected(found.error());
+    where = found->describe();
+    const auto same = [&](const net::endpoint& each) { return each.describe() == where; };
+    // Who is to be replaced may be gone, and be in no list any more.
+    if (&where == &out.new_member && std::ranges::none_of(out.servers, same)) {
+      out.servers.push_back(*found);
+    }
+    return std::monostate{};
+  }
+
   base::result<std::monostate> max_lease(const std::string& value) const {
     const auto seconds = base::parse_number(value, 1, 24 * 3600);
     if (!seconds) return bad("max_lease is a number of seconds, 1 to 86400, not '" + value + "'");
     out.max_lease = std::chrono::seconds{*seconds};
     return std::monostate{};
+  }
+
+  base::result<std::monostate> store(const std::string& value) const {
+    if (!backend_api::acceptable_store_name(value)) {
+      return bad(std::string(backend_api::store_names_are));
+    }
+    return text(out.store, value);
   }
 
   base::result<std::monostate> prefix(const std::string& value) const {
@@ -107,23 +153,13 @@ struct reader {
 base::result<std::monostate> read_servers(const base::uri& from, address& out) {
   const bool sentinel = out.how == topology::sentinel;
   for (const base::uri_host& each : from.hosts) {
-    net::endpoint where;
-    where.host = each.name;
-    where.port = sentinel ? usual_sentinel_port : usual_port;
-    if (where.host.empty()) where.host = "127.0.0.1";
-    if (!each.port.empty()) {
-      const auto port = base::parse_number(each.port, 1, 65535);
-      if (!port) return bad("'" + each.port + "' is no port");
-      where.port = static_cast<std::uint16_t>(*port);
-    }
-    out.servers.push_back(std::move(where));
+    auto where = endpoint_of(each, sentinel ? usual_sentinel_port : usual_port);
+    if (!where) return tl::unexpected(where.error());
+    out.servers.push_back(std::move(*where));
   }
   if (out.servers.empty()) out.servers.push_back({"127.0.0.1", usual_port, {}});
   if (out.how == topology::single && out.servers.size() > 1) {
     return bad("several servers need redis+cluster://, redis+sentinel:// or redlock://");
-  }
-  if (out.how == topology::quorum && out.servers.size() > most_nodes) {
-    return bad("a quorum has at most 15 nodes");
   }
   return std::monostate{};
 }
@@ -177,26 +213,16 @@ base::result<address> parse_address(std::string_view text) {
   }
   if (out.how == topology::cluster && out.database != 0)
     return bad("a cluster has database 0 only");
+  if (out.replace == out.old_member.empty() || out.replace == out.new_member.empty()) {
+    return bad("initialise=replace, old=HOST and new=HOST belong together");
+  }
+  if (out.how == topology::quorum && out.servers.size() > most_nodes) {
+    return bad("a quorum has at most 15 nodes");
+  }
   if (out.how == topology::quorum && out.replicas > 0) {
     return bad("the nodes of a quorum are masters without replicas that could take their place");
   }
   return out;
-}
-
-std::string store_id_of(const address& where) {
-  std::string place = where.store;
-  if (place.empty()) {
-    if (where.how == topology::sentinel) {
-      place = where.master;
-    } else {
-      std::vector<std::string> servers;
-      for (const auto& each : where.servers) servers.push_back(each.describe());
-      std::ranges::sort(servers);
-      for (const auto& each : servers) place += (place.empty() ? "" : ",") + each;
-    }
-  }
-  return (where.how == topology::quorum ? "redlock:" : "redis:") + place + "/" +
-         std::to_string(where.database) + ":" + where.prefix;
 }
 
 }  // namespace sallyport::backends::redis

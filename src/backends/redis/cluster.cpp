@@ -64,9 +64,18 @@ base::result<std::monostate> cluster::connect() {
 cluster::place_number cluster::number_of(const net::endpoint& where) {
   const auto found = std::ranges::find(places_, where, &place::where);
   if (found != places_.end()) return static_cast<place_number>(found - places_.begin());
-  if (places_.size() >= most_places) return nowhere;
-  places_.push_back({where, nullptr});
-  return static_cast<place_number>(places_.size() - 1);
+  if (places_.size() < most_places) {
+    places_.push_back({where, nullptr});
+    return static_cast<place_number>(places_.size() - 1);
+  }
+  const auto unused = std::ranges::find_if(places_, [](const place& each) {
+    // A command that is on its way there, or about to be, keeps the server, too.
+    return !each.owns_slots && !each.in_new_map && each.server.use_count() <= 1;
+  });
+  if (unused == places_.end()) return nowhere;
+  if (unused->server) unused->server->close();
+  *unused = {where, nullptr};
+  return static_cast<place_number>(unused - places_.begin());
 }
 
 std::shared_ptr<node> cluster::server_at(place_number number) {
@@ -292,7 +301,9 @@ bool cluster::take_map(const std::vector<slot_range>& ranges) {
   for (const slot_range& each : ranges) {
     const place_number master = number_of(each.master);
     std::fill(owners.begin() + each.first, owners.begin() + each.last + 1, master);
-    if (master != nowhere) owns[master] = true;
+    if (master == nowhere) continue;
+    owns[master] = true;
+    places_[master].in_new_map = true;
   }
   const bool changed = owners != owners_;
   for (std::uint32_t slot = 0; changed && slot < slot_count; ++slot) {
@@ -306,6 +317,7 @@ bool cluster::take_map(const std::vector<slot_range>& ranges) {
     const bool retires = each.owns_slots && !owns[i];
     const bool returns = !each.owns_slots && owns[i];
     each.owns_slots = owns[i];
+    each.in_new_map = false;
     if (returns && each.server) each.server->commands().want();
     if (retires && each.server) {
       each.server->rest({make_error_code(errc::unavailable), "the node serves no slots any more"});

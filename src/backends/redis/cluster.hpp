@@ -57,17 +57,19 @@ class cluster final : public router,
   static constexpr duration answer_patience = std::chrono::milliseconds{1'000};
   static constexpr duration first_pause = std::chrono::milliseconds{20};
   static constexpr duration longest_pause = std::chrono::seconds{1};
-  /// More nodes than any cluster has; names of more are not kept.
+  /// More nodes than any cluster has. Where nodes come and go with ever new addresses, those that serve no slots
+  /// any more make room.
   static constexpr std::size_t most_places = 4'096;
 
  private:
   class question;
 
-  /// A server that was named once; entries stay, so that numbers stay good.
+  /// A server that was named once. As long as it owns slots its entry stays, so that its number stays good.
   struct place {
     net::endpoint where;
     std::shared_ptr<node> server;  // null: no command has gone there yet
     bool owns_slots = false;
+    bool in_new_map = false;  // while a map is taken
   };
   using place_number = std::uint16_t;
   static constexpr place_number nowhere = UINT16_MAX;

@@ -74,6 +74,27 @@ TEST_F(Cluster, KeepsNamesOfAllSlotsAndShapes) {
   nothing_is_left();
 }
 
+TEST_F(Cluster, HasOneNameForLocksOnAllNodes) {
+  std::set<std::string> stores;
+  for (const std::string options : {"", "?prefix=app:", "?prefix=a%7Bp%7Dp:"}) {
+    std::set<std::string> of_these;
+    for (int i = 0; i < 12; ++i) {
+      // Each with a client of its own: what the first has learnt does not help the next.
+      const std::string name = "named " + std::to_string(i);
+      mutex door{open_as(address() + options, "one"), name, through_the_store()};
+      const auto held = door.acquire();
+      const std::string lock = held.fence_pass().lock;
+      of_these.insert(lock.substr(0, lock.find('|')));
+    }
+    ASSERT_EQ(of_these.size(), 1U) << options;
+    stores.insert(*of_these.begin());
+  }
+
+  EXPECT_EQ(stores.size(), 3U) << "each prefix is a store";
+  for (const std::string& each : stores) EXPECT_EQ(each.size(), std::string("redis:").size() + 32);
+  nothing_is_left();
+}
+
 TEST_F(Cluster, HandsOverInEverySlot) {
   const client store = open_as(address(), "holder");
   for (const char* name : {"{", "a{}b", "{tag}x", "plain", "a}b{", "other"}) {

@@ -43,6 +43,11 @@ std::vector<wire_command> connection::link_greeting() {
   return whose ? whose->greeting() : std::vector<wire_command>{};
 }
 
+std::vector<wire_command> connection::link_greeting_goes_on(const std::vector<reply>& said) {
+  const std::shared_ptr<owner> whose = owner_.lock();
+  return whose ? whose->greeting_goes_on(said) : std::vector<wire_command>{};
+}
+
 base::result<std::monostate> connection::link_greeted(const std::vector<reply>& said) {
   const std::shared_ptr<owner> whose = owner_.lock();
   if (!whose) return base::fail(errc::closed, "the client was closed");

@@ -35,8 +35,12 @@ class connection_owner {
   connection_owner& operator=(const connection_owner&) = delete;
   virtual ~connection_owner() = default;
 
-  /// Said after logging in and before everything else; each has one reply.
+  /// Said after logging in and before everything else, scripts by their names; each has one reply.
   virtual std::vector<wire_command> greeting() = 0;
+  /// Said when all that was answered, scripts in full; the replies follow the others.
+  virtual std::vector<wire_command> greeting_goes_on(const std::vector<reply>& /*said*/) {
+    return {};
+  }
   /// A failure ends the attempt ("this is a replica"); those who wait are answered with it.
   virtual base::result<std::monostate> greeted(const std::vector<reply>& said) = 0;
   /// Before anything is sent over it.
@@ -98,6 +102,7 @@ class connection final : public command_pipeline {
 
   // link::user
   std::vector<wire_command> link_greeting() override;
+  std::vector<wire_command> link_greeting_goes_on(const std::vector<reply>& said) override;
   base::result<std::monostate> link_greeted(const std::vector<reply>& said) override;
 
  private:

@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <map>
+#include <string>
+#include <system_error>
 
 // What docs/redis.md says about costs: commands on the wire for every step, and connections.
 namespace sallyport::redis_live {
@@ -88,6 +90,32 @@ TEST_F(Costs, OfAClientAreOneConnectionAndASecondForWaiters) {
   EXPECT_EQ(connections(), 2);
   next.cancel();
   EXPECT_FALSE(next.get());
+}
+
+TEST_F(Costs, OfAReconnectAreNoScriptsThatTheServerHas) {
+  mutex lock{open(server_.port()), "door", lasting()};
+  { ASSERT_TRUE(lock.try_acquire()); }
+  const auto received = [&] { return std::stoull(server_.probe().info("total_net_input_bytes")); };
+  const auto before = received();
+  const auto greetings = calls_of(server_, "script|exists");
+  server_.command({"CLIENT", "KILL", "TYPE", "NORMAL"});
+  // What was written before the client knew of the end is answered by nobody.
+  const auto acquired_again = [&] {
+    std::error_code error;
+    return lock.try_acquire(error).has_value();
+  };
+  ASSERT_TRUE(eventually(acquired_again));
+
+  EXPECT_EQ(calls_of(server_, "script|exists"), greetings + 1);
+  // The log-in, the questions, 12 names of scripts, one call to raise the counter, a pair, and what we ask.
+  EXPECT_LT(received() - before, 4'000U);
+}
+
+TEST_F(Costs, OfTheFirstConnectionToAServerAreAllScriptsOnce) {
+  const auto first = open(server_.port());
+  EXPECT_EQ(calls_of(server_, "script|load"), 12U);
+  const auto second = open(server_.port());
+  EXPECT_EQ(calls_of(server_, "script|load"), 12U);
 }
 
 }  // namespace

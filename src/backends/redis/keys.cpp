@@ -56,6 +56,7 @@ std::vector<std::string> find_tags() {
 
 constexpr std::string_view separator{"\x01"};
 constexpr std::string_view counter_name{"\x01token"};
+constexpr std::string_view store_name_name{"\x01store"};
 constexpr std::string_view client_channel{
     "\x01"
     "client:"};
@@ -91,12 +92,18 @@ void lock_place::add_side(wire_command& command, std::string_view what) const {
   command.add({before_, prefix_, name_, separator, what, after_});
 }
 
-void lock_place::add_counter(wire_command& command) const {
+void lock_place::add_common(wire_command& command, std::string_view what) const {
   if (prefix_.find('{') == std::string_view::npos) {
-    command.add({prefix_, counter_name, tag_});
+    command.add({prefix_, what, tag_});
   } else {
-    command.add({tag_, separator, prefix_, counter_name});
+    command.add({tag_, separator, prefix_, what});
   }
+}
+
+void lock_place::add_counter(wire_command& command) const { add_common(command, counter_name); }
+
+void lock_place::add_store_name(wire_command& command) const {
+  add_common(command, store_name_name);
 }
 
 void lock_place::add_channel_head(wire_command& command) const {

@@ -28,6 +28,8 @@ class lock_place {
   void add_lock(wire_command& command) const { command.add({prefix_, name_}); }
   void add_side(wire_command& command, std::string_view what) const;
   void add_counter(wire_command& command) const;
+  /// Where the store's name is kept, in the slot of the counter.
+  void add_store_name(wire_command& command) const;
   /// The clients' channels: head, client, tail.
   void add_channel_head(wire_command& command) const;
   void add_channel_tail(wire_command& command) const { command.add(tag_); }
@@ -38,6 +40,9 @@ class lock_place {
   [[nodiscard]] std::uint32_t slot() const noexcept { return slot_; }
 
  private:
+  /// A key of the whole prefix; in a cluster one a slot.
+  void add_common(wire_command& command, std::string_view what) const;
+
   std::string_view prefix_;
   std::string_view name_;
   std::uint32_t slot_ = 0;

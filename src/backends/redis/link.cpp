@@ -39,6 +39,7 @@ std::string link::greeting() {
   reader_.emplace();
   said_.clear();
   expected_ = 0;
+  gone_on_ = false;
   std::string bytes;
   const auto say = [&](std::initializer_list<std::string_view> words) {
     append_command(bytes, std::span(words.begin(), words.size()));
@@ -56,7 +57,7 @@ std::string link::greeting() {
   prelude_count_ = expected_;
   if (const std::shared_ptr<user> whose = user_.lock()) {
     for (const wire_command& each : whose->link_greeting()) {
-      append_command(bytes, each, script_form::in_full);
+      append_command(bytes, each, script_form::by_name);
       ++expected_;
     }
   }
@@ -81,8 +82,27 @@ base::result<bool> link::hear_greeting() {
     }
     more = *got;
   }
-  if (said_.size() < expected_) return false;
+  if (said_.size() < expected_ || go_on()) return false;
   if (auto verdict = judge_greeting(); !verdict) return tl::unexpected(std::move(verdict.error()));
+  return true;
+}
+
+bool link::go_on() {
+  const std::shared_ptr<user> whose = user_.lock();
+  if (!whose || std::exchange(gone_on_, true) || said_.size() > expected_) return false;
+  const auto prelude_end = said_.begin() + static_cast<std::ptrdiff_t>(prelude_count_);
+  // Who is not let in has nothing more to say.
+  if (std::any_of(said_.begin(), prelude_end, [](const reply& each) { return each.is_error(); })) {
+    return false;
+  }
+  std::string bytes;
+  for (const wire_command& each :
+       whose->link_greeting_goes_on(std::vector<reply>(prelude_end, said_.end()))) {
+    append_command(bytes, each, script_form::in_full);
+    ++expected_;
+  }
+  if (bytes.empty()) return false;
+  say_more(std::move(bytes));
   return true;
 }
 

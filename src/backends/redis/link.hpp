@@ -43,6 +43,10 @@ class link final : public pipeline::link {
    public:
     /// Said after logging in; each is answered by one reply.
     virtual std::vector<wire_command> link_greeting() = 0;
+    /// Asked once, when all that was answered: what is to be said besides, with scripts in full.
+    virtual std::vector<wire_command> link_greeting_goes_on(const std::vector<reply>& /*said*/) {
+      return {};
+    }
     /// A failure ends the attempt: a replica where a master was expected, say.
     virtual base::result<std::monostate> link_greeted(const std::vector<reply>& said) = 0;
   };
@@ -61,6 +65,8 @@ class link final : public pipeline::link {
  private:
   [[nodiscard]] std::string greeting() override;
   [[nodiscard]] base::result<bool> hear_greeting() override;
+  /// True: there is more to be said.
+  [[nodiscard]] bool go_on();
   [[nodiscard]] base::result<std::monostate> judge_greeting();
   /// What became of an attempt, by what the server said.
   [[nodiscard]] base::failure refusal(const std::string& what, const reply& said,
@@ -74,6 +80,7 @@ class link final : public pipeline::link {
   std::vector<reply> said_;  // in answer to the greeting
   std::size_t prelude_count_ = 0;
   std::size_t expected_ = 0;
+  bool gone_on_ = false;
 };
 
 }  // namespace sallyport::backends::redis

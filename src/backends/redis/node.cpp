@@ -1,9 +1,11 @@
 #include "backends/redis/node.hpp"
 
+#include "backend_api/store_identity.hpp"
 #include "base/log.hpp"
 #include <sallyport/error.hpp>
 #include <sallyport/lease_clock.hpp>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
@@ -56,6 +58,10 @@ class node::witness_owner final : public connection::owner {
     const auto home = node_.lock();
     return home ? home->greeting() : std::vector<wire_command>{};
   }
+  std::vector<wire_command> greeting_goes_on(const std::vector<reply>& said) override {
+    const auto home = node_.lock();
+    return home ? home->greeting_goes_on(said) : std::vector<wire_command>{};
+  }
   base::result<std::monostate> greeted(const std::vector<reply>& said) override {
     const auto home = node_.lock();
     if (!home) return base::fail(errc::closed, "the client was closed");
@@ -93,9 +99,7 @@ node::node(std::shared_ptr<net::pump> engine, settings how, std::shared_ptr<cons
       how_(std::move(how)),
       speech_(std::move(speech)),
       listener_(std::move(whose)),
-      where_(how_.login.where) {
-  if (!sharded()) raises_.emplace(0, speech_->raise());
-}
+      where_(how_.login.where) {}
 
 void node::prepare(std::uint32_t slot, const wire_command& command) {
   if (!sharded()) return;
@@ -216,18 +220,37 @@ net::endpoint node::where() {
   return where_;
 }
 
+void node::add_raises(std::vector<wire_command>& all) {
+  if (speech_->how().asks_store_name) {
+    // In a cluster one of the nodes has the store's name; the others say where it is.
+    all.push_back(speech_->raise_and_name(backend_api::fresh_store_name()));
+  } else if (!sharded()) {
+    all.push_back(speech_->raise());
+  }
+  const base::mutex_lock lock(mutex_);
+  for (const auto& [slot, raise] : raises_) all.push_back(raise);
+}
+
 std::vector<wire_command> node::greeting() {
   std::vector<wire_command> all;
   for (const auto& question : questions_about_a_server()) {
     wire_command& command = all.emplace_back();
     for (const std::string& word : question) command.add(word);
   }
+  all.push_back(which_scripts(all_scripts));
+  add_raises(all);
+  return all;
+}
+
+std::vector<wire_command> node::greeting_goes_on(const std::vector<reply>& said) {
+  const std::size_t questions = questions_about_a_server().size();
+  if (said.size() <= questions) return {};
   // So that no request meets a server that does not know its script, but for a SCRIPT FLUSH.
-  for (const script_source* each : all_scripts) {
-    all.push_back(plain_command({"SCRIPT", "LOAD", each->text}));
-  }
-  const base::mutex_lock lock(mutex_);
-  for (const auto& [slot, raise] : raises_) all.push_back(raise);
+  std::vector<wire_command> all = load_missing(all_scripts, said[questions]);
+  const bool raised =
+      std::ranges::none_of(said, [](const reply& each) { return each.error_word() == "NOSCRIPT"; });
+  if (raised) return all;
+  add_raises(all);
   return all;
 }
 
@@ -254,11 +277,18 @@ base::result<std::monostate> node::greeted(const std::vector<reply>& said) {
                             "upgrade it, or use a single server or sentinels");
     }
   }
-  const std::size_t scripts_from = questions_about_a_server().size();
-  for (std::size_t i = scripts_from; i < said.size(); ++i) {
-    // A counter whose slot has moved away is raised where it went.
-    if (about_a_slot(said[i].error_word())) continue;
+  // Who may not ask which scripts there are has given all of them.
+  const std::size_t raises_from = questions_about_a_server().size() + 1;
+  for (std::size_t i = raises_from; i < said.size(); ++i) {
+    // A counter whose slot has moved away is raised where it went; one whose script was not known has been
+    // raised since, by the script's text.
+    if (about_a_slot(said[i].error_word()) || said[i].error_word() == "NOSCRIPT") continue;
     if (said[i].is_error()) return tl::unexpected(failure_of(said[i]));
+    const auto name = store_name_of(said[i]);
+    if (!name) return tl::unexpected(name.error());
+    const auto whose = listener_.lock();
+    if (name->empty() || !whose) continue;
+    if (auto learnt = whose->store_named(*name); !learnt) return tl::unexpected(learnt.error());
   }
   const base::mutex_lock lock(mutex_);
   facts_ = facts;

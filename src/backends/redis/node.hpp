@@ -31,6 +31,9 @@ class node_listener {
   virtual ~node_listener() = default;
 
   virtual void message(std::string_view channel, std::string_view payload) = 0;
+  /// What the store is called, before any command is sent on the connection that said so. A failure
+  /// ends the attempt.
+  virtual base::result<void> store_named(std::string_view name) = 0;
   /// A connection was made anew, or a channel is open again: notices may have been missed.
   virtual void gap_ended() = 0;
   /// The command connection broke or could not be made.
@@ -104,6 +107,8 @@ class node final : public connection::owner,
 
   // connection::owner
   std::vector<wire_command> greeting() override SALLYPORT_EXCLUDES(mutex_);
+  std::vector<wire_command> greeting_goes_on(const std::vector<reply>& said) override
+      SALLYPORT_EXCLUDES(mutex_);
   base::result<std::monostate> greeted(const std::vector<reply>& said) override
       SALLYPORT_EXCLUDES(mutex_);
   void connected() override SALLYPORT_EXCLUDES(mutex_);
@@ -130,6 +135,8 @@ class node final : public connection::owner,
   };
 
   [[nodiscard]] bool sharded() const noexcept { return speech_->how().cluster; }
+  /// What is said before the first grant on a connection: the counters, and the store's name.
+  void add_raises(std::vector<wire_command>& all) SALLYPORT_EXCLUDES(mutex_);
 
   const std::shared_ptr<net::pump> pump_;
   const settings how_;

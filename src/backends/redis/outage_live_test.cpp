@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,6 +26,100 @@ lease_clock::time_point told_lost_at(const lease_view& view) {
   });
   EXPECT_TRUE(eventually([&] { return told.load(); })) << "nobody was told";
   return at;
+}
+
+// ---- what is heard of an outage ------------------------------------------------------------------
+
+TEST(Outage, IsHeardByObserversWithItsReasonAndItsLength) {
+  struct log final : observer {
+    void lost(const lock_event& event) override { loss = event; }
+    void store_away(const store_event& event) override { away = event; }
+    void store_back(const store_event& event) override { back = event; }
+    lock_event loss;
+    store_event away;
+    store_event back;
+  };
+  redis_server server{{.persistence = kit::redis_persistence::append_always}};
+  const auto counted = std::make_shared<metrics>();
+  const auto logged = std::make_shared<log>();
+  auto options = quick();
+  options.watchers = {logged, counted};  // whoever reads what was counted finds it logged
+  const auto store = open(server.port(), options);
+  mutex kept_lock{store, "kept", lasting(20s)};
+  mutex lost_lock{store, "lost", lasting(1s)};
+  auto kept = kept_lock.acquire();
+  auto lost = lost_lock.acquire();
+
+  server.kill();
+  ASSERT_TRUE(eventually([&] { return counted->read().lost == 1; }));
+  const release_result given_back = kept.release();
+  server.start();
+
+  ASSERT_TRUE(eventually([&] { return counted->read().store_back == 1; }));
+  EXPECT_EQ(given_back, release_result::unknown);
+  const auto seen = counted->read();
+  EXPECT_EQ(seen.store_away, 1U);
+  EXPECT_EQ(seen.suspect, 1U);
+  EXPECT_EQ(seen.release_unknown, 1U);
+  EXPECT_EQ(seen.released, 0U);
+  EXPECT_GT(seen.away, 300ms);
+  EXPECT_EQ(logged->loss.name, "lost");
+  EXPECT_EQ(logged->loss.reason, event_reason::not_renewed);
+  EXPECT_TRUE(logged->loss.error == errc::unavailable ||
+              logged->loss.error == errc::outcome_unknown);
+  EXPECT_NE(logged->away.detail.find("redis at 127.0.0.1"), std::string::npos)
+      << logged->away.detail;
+  EXPECT_EQ(logged->back.away, seen.away);
+  EXPECT_EQ(logged->back.detail, logged->away.detail);
+}
+
+TEST(Outage, IsToldToWhoObservesAnElection) {
+  redis_server server{{.persistence = kit::redis_persistence::append_always}};
+  election leading{open(server.port()), "leader", lasting(30s)};
+  election watched{open(server.port()), "leader", lasting(30s)};
+  const auto leads = leading.campaign("one");
+  std::atomic<int> known{0};
+  std::atomic<int> unknown{0};
+  const auto observing = watched.observe(
+      [&](const auto& leader) {
+        EXPECT_EQ(leader.value().value, "one");
+        ++known;
+      },
+      [&](const lock_error&) { ++unknown; });
+  ASSERT_TRUE(eventually([&] { return known == 1; }));
+
+  const auto began = lease_clock::now();
+  server.kill();
+  ASSERT_TRUE(eventually([&] { return unknown == 1; }));
+  const auto noticed = lease_clock::now();
+  server.start();
+
+  // The same leader, but now it is known again.
+  EXPECT_TRUE(eventually([&] { return known == 2; }));
+  EXPECT_LT(noticed - began, quick().heartbeat + quick().request_timeout + slack);
+  EXPECT_EQ(unknown, 1);
+}
+
+TEST(Outage, OfAServerThatStandsStillIsToldToWhoObservesAnElection) {
+  redis_server server;
+  auto options = quick();
+  options.heartbeat = 200ms;
+  options.request_timeout = 300ms;
+  election watched{open(server.port(), options), "leader", lasting(30s)};
+  std::atomic<int> known{0};
+  std::atomic<int> unknown{0};
+  const auto observing =
+      watched.observe([&](const auto&) { ++known; }, [&](const lock_error&) { ++unknown; });
+  ASSERT_TRUE(eventually([&] { return known == 1; }));
+
+  const auto began = lease_clock::now();
+  server.pause();
+  ASSERT_TRUE(eventually([&] { return unknown == 1; }));
+  const auto noticed = lease_clock::now();
+  server.resume();
+
+  EXPECT_TRUE(eventually([&] { return known == 2; }));
+  EXPECT_LT(noticed - began, 2s) << "a reading that hangs counts as failed in time";
 }
 
 // ---- restarts ------------------------------------------------------------------------------------

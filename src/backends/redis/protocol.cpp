@@ -270,10 +270,47 @@ wire_command protocol::who(std::string_view name, bool also_foreign) const {
   return call;
 }
 
-wire_command protocol::raise(std::string_view name) const {
+wire_command protocol::raise() const {
   wire_command call = call_of(scripts::raise, 1);
-  place_of(name).add_counter(call);
+  place_of({}).add_counter(call);
   return call;
+}
+
+wire_command protocol::raise_and_name(std::string_view fresh_name) const {
+  const lock_place place = place_of({});
+  wire_command call = call_of(scripts::raise, 2);
+  place.add_counter(call);
+  place.add_store_name(call);
+  call.add(fresh_name);
+  return call;
+}
+
+wire_command which_scripts(script_list scripts) {
+  wire_command command = plain_command({"SCRIPT", "EXISTS"});
+  for (const script_source* each : scripts) command.add(each->sha1);
+  return command;
+}
+
+bool has_script(script_list scripts, const reply& said, const script_source& which) {
+  const auto found = std::ranges::find(scripts, &which);
+  return found != scripts.end() &&
+         integer_at(said, static_cast<std::size_t>(found - scripts.begin())) == 1;
+}
+
+std::vector<wire_command> load_missing(script_list scripts, const reply& said) {
+  std::vector<wire_command> all;
+  for (const script_source* each : scripts) {
+    if (has_script(scripts, said, *each)) continue;
+    all.push_back(plain_command({"SCRIPT", "LOAD", each->text}));
+  }
+  return all;
+}
+
+base::result<std::string> store_name_of(const reply& said) {
+  if (said.is_error()) return tl::unexpected(failure_of(said));
+  if (!said.is_array()) return std::string();
+  if (said.elements.size() == 2 && said.elements[1].is_text()) return said.elements[1].text;
+  return base::fail(errc::store_refused, "an answer that is no counter and name");
 }
 
 std::string counter_in(const wire_command& command) {

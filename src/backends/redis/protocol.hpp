@@ -42,6 +42,7 @@ class protocol {
     bool cluster = false;  ///< side keys share the lock key's slot, notices are sharded
     std::string client;    ///< who hears notices: 16 hexadecimal digits, fresh for every client
     backend_api::owner_info owner{};
+    bool asks_store_name = false;  ///< false: it is given by hand, or nobody needs it
   };
 
   explicit protocol(settings how);
@@ -62,8 +63,12 @@ class protocol {
                                         backend_api::break_mode mode) const;
   /// `also_foreign`: a key of another library is something, too.
   [[nodiscard]] wire_command who(std::string_view name, bool also_foreign) const;
-  /// Raises the counter of this name's slot to the server's clock.
-  [[nodiscard]] wire_command raise(std::string_view name = {}) const;
+  /// Raises the counter of the slot of no name to the server's clock.
+  [[nodiscard]] wire_command raise() const;
+  /// Does so, and asks for the store's name, which is `fresh_name` from then on if it has none.
+  [[nodiscard]] wire_command raise_and_name(std::string_view fresh_name) const;
+  /// Where the store's name is kept in a cluster: one place for the whole prefix.
+  [[nodiscard]] std::uint32_t store_name_slot() const { return place_of({}).slot(); }
 
   [[nodiscard]] lock_place place_of(std::string_view name) const {
     return {how_.prefix, name, how_.cluster};
@@ -83,6 +88,14 @@ class protocol {
   std::string card_;  // what who shows of this client: CLIENT PID HOST LABEL and a blank
 };
 
+using script_list = std::span<const script_source* const>;
+/// Asks which of them the server has.
+[[nodiscard]] wire_command which_scripts(script_list scripts);
+/// Whether it has this one, by its answer.
+[[nodiscard]] bool has_script(script_list scripts, const reply& said, const script_source& which);
+/// Gives it those that it lacks; all, if it did not say.
+[[nodiscard]] std::vector<wire_command> load_missing(script_list scripts, const reply& said);
+
 /// The key of the counter that this command may draw tokens from; empty: it draws none.
 [[nodiscard]] std::string counter_in(const wire_command& command);
 
@@ -94,6 +107,8 @@ class protocol {
 [[nodiscard]] base::result<backend_api::renew_answer> renew_answer_of(const reply& said);
 [[nodiscard]] base::result<backend_api::leave_answer> leave_answer_of(const reply& said);
 [[nodiscard]] base::result<bool> set_value_answer_of(const reply& said);
+/// The store's name in the answer to raise_and_name(); empty: it was not asked for.
+[[nodiscard]] base::result<std::string> store_name_of(const reply& said);
 [[nodiscard]] base::result<std::monostate> break_answer_of(const reply& said);
 /// What lives is told by the server's own clock, which is part of the answer.
 [[nodiscard]] base::result<std::optional<lock_info>> who_answer_of(const reply& said,

@@ -187,5 +187,25 @@ TEST_F(Replicas, HaveADowngradedGrant) {
   EXPECT_TRUE(held->valid());
 }
 
+TEST_F(Replicas, TooFewForADowngradeLeaveNoWriterBesideAReader) {
+  const client store = open_as(address(1), "writer", {.request_timeout = 500ms});
+  shared_mutex door{store, "half-downgraded", through_the_store(10s)};
+  auto writer = door.try_acquire();
+  ASSERT_TRUE(writer);
+  const client other = open_as(address(0), "reader");
+  shared_mutex same_door{other, "half-downgraded", through_the_store(10s)};
+  ASSERT_FALSE(same_door.try_acquire_shared());
+
+  replica_->pause();
+  EXPECT_THROW(writer->downgrade(), lock_error);
+  replica_->resume();
+  const auto reader = same_door.try_acquire_shared();
+
+  // The server has let readers in, whatever its replicas have heard.
+  ASSERT_TRUE(reader);
+  EXPECT_EQ(writer->mode(), lock_mode::shared) << "a writer beside a reader";
+  writer->release();
+}
+
 }  // namespace
 }  // namespace sallyport::backends::redis

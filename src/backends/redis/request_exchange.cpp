@@ -104,9 +104,13 @@ void request_exchange::deliver(base::result<reply> said) {
     case purpose::downgrade:
       deliver_downgrade(std::move(said));
       return;
-    case purpose::confirm_downgrade:
-      home_.listener_.downgrade_answered(holder, renewal(std::move(said)));
+    case purpose::confirm_downgrade: {
+      auto answer = renewal(std::move(said));
+      // The server has done it, and has let readers in: that nothing happened must not be said.
+      if (!answer) answer.error().code = make_error_code(errc::outcome_unknown);
+      home_.listener_.downgrade_answered(holder, std::move(answer));
       return;
+    }
     case purpose::other:
       done(std::move(said));
       return;

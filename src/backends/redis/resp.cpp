@@ -1,5 +1,6 @@
 #include "backends/redis/resp.hpp"
 
+#include "backends/redis/reply_functions.hpp"
 #include "base/check.hpp"
 #include <sallyport/error.hpp>
 
@@ -48,7 +49,9 @@ struct reply_builder {
     return made;
   }
 
-  static void* make_array(const redisReadTask* task, int count) {
+  /// The type of `count` differs between versions of hiredis.
+  template <class Count>
+  static void* make_array(const redisReadTask* task, Count count) {
     const auto elements = static_cast<std::size_t>(count);
     reply* const made = place(task, 0);
     reply_reader& mine = owner(task);
@@ -71,15 +74,18 @@ struct reply_builder {
 
   static void free_object(void* /*part*/) {}  // it belongs to the growing reply
 
-  static inline redisReplyObjectFunctions functions{make_string, make_array, make_integer, make_nil,
-                                                    free_object};
+  static redisReplyObjectFunctions* functions() {
+    static redisReplyObjectFunctions all =
+        reply_functions<redisReplyObjectFunctions, reply_builder>();
+    return &all;
+  }
 };
 
 void reply_reader::reader_deleter::operator()(redisReader* reader) const noexcept {
   redisReaderFree(reader);
 }
 
-reply_reader::reply_reader() : reader_(redisReaderCreateWithFunctions(&reply_builder::functions)) {
+reply_reader::reply_reader() : reader_(redisReaderCreateWithFunctions(reply_builder::functions())) {
   SALLYPORT_CHECK(reader_ != nullptr);
   reader_->privdata = this;
   reader_->maxbuf = 256UL * 1024;  // keeps its buffer from one read to the next

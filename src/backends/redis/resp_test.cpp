@@ -1,5 +1,6 @@
 #include "backends/redis/resp.hpp"
 
+#include "backends/redis/reply_functions.hpp"
 #include "base/random.hpp"
 
 #include <gtest/gtest.h>
@@ -190,6 +191,37 @@ TEST(Resp, RefusesWhatIsNestedTooDeep) {
   for (int i = 0; i < 12; ++i) deep += "*1\r\n";
 
   EXPECT_NE(why_malformed(deep + ":1\r\n"), "");
+}
+
+/// The table of hiredis 1.x.
+struct newer_functions {
+  void* (*createString)(const int*, char*, std::size_t);
+  void* (*createArray)(const int*, std::size_t);
+  void* (*createInteger)(const int*, long long);
+  void* (*createDouble)(const int*, double, char*, std::size_t);
+  void* (*createNil)(const int*);
+  void* (*createBool)(const int*, int);
+  void (*freeObject)(void*);
+};
+
+struct newer_builder {
+  static void* make_string(const int*, char* bytes, std::size_t) { return bytes; }
+  template <class Count>
+  static void* make_array(const int*, Count count) {
+    return reinterpret_cast<void*>(static_cast<std::size_t>(count));
+  }
+  static void* make_integer(const int*, long long) { return nullptr; }
+  static void* make_nil(const int*) { return nullptr; }
+  static void free_object(void*) {}
+};
+
+TEST(ReplyReader, BuildsTheTableOfANewerHiredis) {
+  const auto table = reply_functions<newer_functions, newer_builder>();
+
+  EXPECT_EQ(table.createArray(nullptr, 5'000'000'000), reinterpret_cast<void*>(5'000'000'000));
+  EXPECT_NE(table.createNil, nullptr);
+  EXPECT_EQ(table.createDouble, nullptr);
+  EXPECT_NE(table.freeObject, nullptr);
 }
 
 }  // namespace

@@ -91,6 +91,20 @@ TEST_F(Sentinel, LeadsToTheMaster) {
   nothing_is_left();
 }
 
+TEST_F(Sentinel, LeadsToTheStoreOfThatName) {
+  const auto lock_at = [](const std::string& where) {
+    mutex lock{open_as(where, "one"), "named", through_the_store()};
+    const auto held = try_until_in(lock);
+    return held ? held->fence_pass().lock : "nothing";
+  };
+
+  const std::string lock = lock_at(address());
+
+  const std::string port = std::to_string(group_->master().port());
+  EXPECT_EQ(lock_at("redis://127.0.0.1:" + port), lock);
+  EXPECT_EQ(lock, "redis:" + group_->master().command({"GET", "\x01store"}).text + "|named");
+}
+
 TEST_F(Sentinel, HandsOverThroughTheMaster) {
   const client store = open_as(address(), "holder");
   mutex door{store, "handed", through_the_store()};

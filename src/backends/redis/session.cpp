@@ -37,7 +37,8 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
       protocol::settings{.prefix = where->prefix,
                          .cluster = where->how == topology::cluster,
                          .client = fresh_client_number(),
-                         .owner = request.owner});
+                         .owner = request.owner,
+                         .asks_store_name = where->store.empty()});
   auto made = std::make_shared<session>(std::move(*where), request.listener, std::move(*engine),
                                         std::move(*attention), std::move(speech));
   if (auto done = made->connect(request); !done) {
@@ -54,6 +55,7 @@ session::session(address where, backend_api::events& listener, std::shared_ptr<n
       pump_(std::move(engine)),
       speech_(std::move(speech)),
       hearing_(*this, pump_->descriptor_number(), std::move(attention)),
+      identity_("redis", address_.store),
       random_(base::kernel_seed()) {}
 
 base::result<std::monostate> session::connect(const backend_api::open_request& request) {
@@ -82,7 +84,7 @@ base::result<std::monostate> session::connect(const backend_api::open_request& r
   }
   capabilities_ =
       capabilities_of(facts.value_or(server_facts{}), facts.has_value(), address_.replicas);
-  capabilities_.store_id = store_id_of(address_);
+  capabilities_.store_id = identity_.id();
   return std::monostate{};
 }
 
@@ -121,9 +123,21 @@ void session::wait_for_first_connection() {
   }
 }
 
+void session::answer_parked() {
+  std::vector<std::unique_ptr<const backend_api::parked_acquire>> unsent;
+  {
+    const base::mutex_lock lock(mutex_);
+    unsent = parked_.take_all();
+  }
+  for (const auto& each : unsent) {
+    listener_.acquire_answered(each->request.holder, tl::unexpected(closed_failure()));
+  }
+}
+
 void session::close() {
   if (router_) router_->close();
   if (gate_.close()) pump_->ring();
+  answer_parked();
 }
 
 // ---- requests ------------------------------------------------------------------------------------
@@ -159,31 +173,87 @@ void session::acquire(const acquire_request& request) {
   {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
-      const lock_place place = speech_->place_of(request.name.text());
-      std::shared_ptr<node> where = router_->node_for(place.slot());
-      auto asked = std::make_unique<request_exchange>(*this, request_exchange::purpose::acquire,
-                                                      place.slot());
-      asked->holder = request.holder;
-      asked->order_key = request.holder;
-      asked->answer_by = request.answer_by;
-      if (!request.driven) {
-        if (!request.asked_before) undriven_waiters_.store(true, std::memory_order_relaxed);
-        hearing_.be_heard();
-      }
-      if (address_.replicas > 0) asked->proof = proof_of(request);
-      if (where && request.may_wait && !where->listens(place, lease_clock::now())) {
-        acquire_request first = request;
-        first.may_wait = false;
-        asked->unheard = true;
-        asked->command = speech_->acquire(first, request.asked_before);
+      if (identity_.known() || !speech_->how().cluster) {
+        acquire_now(request);
       } else {
-        asked->command = speech_->acquire(request, request.asked_before);
+        acquire_once_named(request);
       }
-      send(std::move(where), std::move(asked));
       return;
     }
   }
   listener_.acquire_answered(request.holder, tl::unexpected(closed_failure()));
+}
+
+void session::acquire_once_named(const acquire_request& request) {
+  {
+    const base::mutex_lock lock(mutex_);
+    parked_.park(request);
+  }
+  auto asked = std::make_unique<request_exchange>(*this, request_exchange::purpose::other,
+                                                  speech_->store_name_slot());
+  asked->answer_by = request.answer_by;
+  asked->command = speech_->raise_and_name(backend_api::fresh_store_name());
+  asked->done = [this, holder = request.holder](const base::result<reply>& said) {
+    base::failure why{make_error_code(errc::unavailable), "the store's name is not known"};
+    bool named = false;
+    const auto name = said ? store_name_of(*said) : tl::unexpected(said.error());
+    if (const auto learnt = name ? identity_.learn(*name) : tl::unexpected(name.error()); !learnt) {
+      // Of the acquire itself nothing was sent.
+      if (learnt.error().code == errc::store_refused) why.code = errc::store_refused;
+      why.detail += ": " + learnt.error().detail;
+    } else {
+      named = true;
+    }
+    std::unique_ptr<const backend_api::parked_acquire> parked;
+    {
+      const base::mutex_lock lock(mutex_);
+      parked = parked_.take(holder);
+    }
+    if (!parked) return;
+    if (named) {
+      acquire_now(parked->request);
+    } else {
+      listener_.acquire_answered(holder, tl::unexpected(why));
+    }
+  };
+  if (!request.driven) hearing_.be_heard();
+  dispatch(std::move(asked));
+}
+
+void session::acquire_now(const acquire_request& request) {
+  const lock_place place = speech_->place_of(request.name.text());
+  std::shared_ptr<node> where = router_->node_for(place.slot());
+  auto asked =
+      std::make_unique<request_exchange>(*this, request_exchange::purpose::acquire, place.slot());
+  asked->holder = request.holder;
+  asked->order_key = request.holder;
+  asked->answer_by = request.answer_by;
+  if (!request.driven) {
+    if (!request.asked_before) undriven_waiters_.store(true, std::memory_order_relaxed);
+    hearing_.be_heard();
+  }
+  if (address_.replicas > 0) asked->proof = proof_of(request);
+  if (where && request.may_wait && !where->listens(place, lease_clock::now())) {
+    acquire_request first = request;
+    first.may_wait = false;
+    asked->unheard = true;
+    asked->command = speech_->acquire(first, request.asked_before);
+  } else {
+    asked->command = speech_->acquire(request, request.asked_before);
+  }
+  send(std::move(where), std::move(asked));
+}
+
+void session::give_up_parked(const backend_api::holder_id& holder) {
+  if (!speech_->how().cluster) return;
+  std::unique_ptr<const backend_api::parked_acquire> unsent;
+  {
+    const base::mutex_lock lock(mutex_);
+    unsent = parked_.take(holder);
+  }
+  if (!unsent) return;
+  listener_.acquire_answered(
+      holder, base::fail(errc::unavailable, "its contender has left before it was sent"));
 }
 
 std::unique_ptr<replica_proof> session::proof_of(const acquire_request& request) const {
@@ -235,6 +305,7 @@ void session::leave(const leave_request& request, bool withdraw) {
   {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
+      give_up_parked(request.holder);
       const lock_place place = speech_->place_of(request.name.text());
       auto asked =
           std::make_unique<request_exchange>(*this, request_exchange::purpose::leave, place.slot());

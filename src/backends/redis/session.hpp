@@ -3,6 +3,8 @@
 #include "backend_api/backend.hpp"
 #include "backend_api/delivery_gate.hpp"
 #include "backend_api/hearing.hpp"
+#include "backend_api/parked_acquires.hpp"
+#include "backend_api/store_identity.hpp"
 #include "backends/redis/address.hpp"
 #include "backends/redis/node.hpp"
 #include "backends/redis/protocol.hpp"
@@ -44,6 +46,7 @@ class session final : public std::enable_shared_from_this<session>,
           backend_api::hearing::attention attention, std::shared_ptr<const protocol> speech);
 
   [[nodiscard]] const sallyport::capabilities& capabilities() const { return capabilities_; }
+  [[nodiscard]] const std::string& store_id() const noexcept { return identity_.id(); }
 
   void acquire(const backend_api::acquire_request& request);
   /// Heartbeats among them travel in one command.
@@ -74,6 +77,7 @@ class session final : public std::enable_shared_from_this<session>,
   // node_listener
   void message(std::string_view channel, std::string_view payload) override
       SALLYPORT_EXCLUDES(mutex_);
+  base::result<void> store_named(std::string_view name) override { return identity_.learn(name); }
   void gap_ended() override;
   void node_lost(const net::endpoint& where, const base::failure& why) override;
   void channel_moved(std::string_view channel, const reply& words,
@@ -106,6 +110,13 @@ class session final : public std::enable_shared_from_this<session>,
   /// Null: answers at once.
   void send(std::shared_ptr<node> where, std::unique_ptr<request_exchange> what);
   [[nodiscard]] base::failure no_server();
+  /// In a cluster the store's name is on one node, and a lock may be on another.
+  void acquire_once_named(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
+  void acquire_now(const backend_api::acquire_request& request);
+  /// Nobody will be let in any more.
+  void answer_parked() SALLYPORT_EXCLUDES(mutex_);
+  /// Whoever leaves is not let in afterwards.
+  void give_up_parked(const backend_api::holder_id& holder) SALLYPORT_EXCLUDES(mutex_);
   [[nodiscard]] std::unique_ptr<replica_proof> proof_of(
       const backend_api::acquire_request& request) const;
   /// Changes of watched names are heard where their slots are now.
@@ -119,12 +130,14 @@ class session final : public std::enable_shared_from_this<session>,
   const std::shared_ptr<const protocol> speech_;
   backend_api::hearing hearing_;
   backend_api::delivery_gate gate_;
+  backend_api::store_identity identity_;
   std::shared_ptr<router> router_;             // constant once open
   sallyport::capabilities capabilities_;       // likewise
   std::atomic<bool> undriven_waiters_{false};  // somebody waits without ever driving
 
   base::mutex mutex_;
   base::random random_ SALLYPORT_GUARDED_BY(mutex_);
+  backend_api::parked_acquires parked_ SALLYPORT_GUARDED_BY(mutex_);
   std::unordered_map<std::string, lock_name> watched_ SALLYPORT_GUARDED_BY(mutex_);  // by channel
 };
 
