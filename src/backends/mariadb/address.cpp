@@ -1,5 +1,6 @@
 #include "backends/mariadb/address.hpp"
 
+#include "backend_api/store_identity.hpp"
 #include "base/secret.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
@@ -65,6 +66,9 @@ base::result<std::monostate> read_option(const std::string& name, const std::str
     return std::monostate{};
   }
   if (name == "tls" || name == "verify") return read_choice(name, value, out);
+  if (name == "store" && !backend_api::acceptable_store_name(value)) {
+    return bad(std::string(backend_api::store_names_are));
+  }
   for (const auto& [option, where] : {std::pair{"ca_file", &out.tls.ca_file},
                                       {"cert_file", &out.tls.cert_file},
                                       {"key_file", &out.tls.key_file},

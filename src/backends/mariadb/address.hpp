@@ -29,7 +29,7 @@ struct address {
   std::string defaults_file;   ///< an option file of MariaDB's clients; empty: none is read
   std::string defaults_group;  ///< what of it counts beside [client]
   std::string prefix = "sallyport_";
-  std::string store;  ///< names the token space; empty: what the tables say
+  std::string store;  ///< names the token space by hand; empty: what the tables say
   unsigned connect_timeout_s = 5;
   std::string description;  ///< for messages: host and database
 };

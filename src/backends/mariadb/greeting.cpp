@@ -46,29 +46,24 @@ bool too_old(const std::string& version, bool mariadb) {
 }  // namespace
 
 greeting::saying greeting::next(const reply* said) {
-  if (said == nullptr) {
-    return "SHOW VARIABLES WHERE Variable_name IN ('version', 'innodb_flush_log_at_trx_commit', "
-           "'innodb_doublewrite', 'innodb_flush_method', 'log_bin', 'binlog_format', 'wsrep_on')";
-  }
+  if (said == nullptr) return set_session();
   // Whether tables and procedures are there is asked in one way: by their version.
   const bool may_fail = step_ == step::asked_version;
   if (said->is_error() && !may_fail) {
-    return tl::unexpected(step_ >= step::set_mode ? no_rights(*said) : failure_of(*said));
+    return tl::unexpected(step_ >= step::took_turn ? no_rights(*said) : failure_of(*said));
   }
   switch (step_) {
-    case step::asked_facts:
-      return hear_facts(*said);
     case step::set_session:
       step_ = step::set_isolation;
       return "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
     case step::set_isolation:
-      return ask_version();
+      step_ = step::asked_facts;
+      return "SHOW VARIABLES WHERE Variable_name IN ('version', 'innodb_flush_log_at_trx_commit', "
+             "'innodb_doublewrite', 'innodb_flush_method', 'log_bin', 'binlog_format', 'wsrep_on')";
+    case step::asked_facts:
+      return hear_facts(*said);
     case step::asked_version:
       return hear_version(*said);
-    case step::set_mode:
-      step_ = step::took_turn;
-      // Tables and procedures are not made in a transaction: one client after the other makes them.
-      return "SELECT GET_LOCK(" + turn() + ", 10)";
     case step::took_turn:
       step_ = step::asked_foreigners;
       return question_for_foreigners(where_.prefix);
@@ -80,6 +75,23 @@ greeting::saying greeting::next(const reply* said) {
       return ask_version();
   }
   return base::fail(errc::unavailable, "a greeting without an end");
+}
+
+std::string greeting::set_session() {
+  step_ = step::set_session;
+  // Before anything is asked: a user's sessions, or all of a server, may begin with settings that change
+  // what a question means, how many rows its answer has, and what time it is. DEFAULT would be the
+  // server's own setting, which may be the odd one; only of the time it is the clock's.
+  // A transaction that keeps a lock's name for longer than innodb_lock_wait_timeout is stuck, and those
+  // behind it go on.
+  std::string all = schema_mode;
+  all +=
+      ", character_set_client = utf8mb4, character_set_connection = utf8mb4, "
+      "character_set_results = utf8mb4, autocommit = 1, completion_type = 0, "
+      "sql_select_limit = 18446744073709551615, max_join_size = 18446744073709551615, "
+      "sql_big_selects = 1, sql_safe_updates = 0, sql_auto_is_null = 0, timestamp = DEFAULT, "
+      "innodb_lock_wait_timeout = 2, lock_wait_timeout = 5";
+  return all;
 }
 
 greeting::saying greeting::ask_version() {
@@ -114,10 +126,7 @@ greeting::saying greeting::hear_facts(const reply& said) {
                       "its binlog_format is STATEMENT, with which no transaction can be read "
                       "committed: set MIXED or ROW");
   }
-  step_ = step::set_session;
-  // A transaction that keeps a lock's name for so long is stuck, and those behind it go on.
-  return "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 2, lock_wait_timeout = 5, "
-         "sql_safe_updates = 0, sql_select_limit = DEFAULT, completion_type = 0";
+  return ask_version();
 }
 
 greeting::saying greeting::hear_version(const reply& said) {
@@ -126,8 +135,9 @@ greeting::saying greeting::hear_version(const reply& said) {
                                        : said.rows.empty();
   if (missing && !made_schema_) {
     made_schema_ = true;
-    step_ = step::set_mode;
-    return schema_mode;
+    step_ = step::took_turn;
+    // Tables and procedures are not made in a transaction: one client after the other makes them.
+    return "SELECT GET_LOCK(" + turn() + ", 10)";
   }
   if (said.is_error()) return tl::unexpected(no_rights(said));
   if (said.rows.size() != 1 || said.rows.front().size() != 2) {
@@ -175,17 +185,9 @@ base::failure greeting::no_rights(const reply& said) const {
   return failure_of(said);
 }
 
-sallyport::capabilities capabilities_of(const std::optional<server_facts>& facts,
-                                        const address& where) {
+sallyport::capabilities capabilities_of(const std::optional<server_facts>& facts) {
   sallyport::capabilities all = sql::promises();
   all.survives_store_restart = facts && facts->flushes;
-  if (!where.store.empty()) {
-    all.store_id = "mariadb:" + where.store;
-  } else if (facts) {
-    all.store_id = "mariadb:" + facts->store;
-  } else {
-    all.store_id = where.description + ":" + where.prefix;
-  }
   all.caveats = {
       std::string(sql::clock_caveat),
       "A server that is restored from old data, or a replica that is promoted and lacks what was "

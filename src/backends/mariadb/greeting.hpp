@@ -39,11 +39,10 @@ class greeting {
 
  private:
   enum class step : std::uint8_t {
-    asked_facts,
     set_session,
     set_isolation,
+    asked_facts,
     asked_version,
-    set_mode,
     took_turn,
     asked_foreigners,
     installing,
@@ -51,6 +50,7 @@ class greeting {
   };
   using saying = base::result<std::optional<std::string>>;
 
+  std::string set_session();
   saying hear_facts(const reply& said);
   saying hear_version(const reply& said);
   saying hear_foreigners(const reply& said);
@@ -60,7 +60,7 @@ class greeting {
   [[nodiscard]] std::string turn() const;
 
   const address& where_;
-  step step_ = step::asked_facts;
+  step step_ = step::set_session;
   bool made_schema_ = false;
   std::vector<std::string> statements_;
   std::size_t next_statement_ = 0;
@@ -68,7 +68,6 @@ class greeting {
 };
 
 /// `facts`: nothing, if the server could not be reached.
-[[nodiscard]] sallyport::capabilities capabilities_of(const std::optional<server_facts>& facts,
-                                                      const address& where);
+[[nodiscard]] sallyport::capabilities capabilities_of(const std::optional<server_facts>& facts);
 
 }  // namespace sallyport::backends::mariadb

@@ -182,6 +182,13 @@ void run_script(const sql_server& server, const std::string& script) {
   kit::mariadb_probe{{.port = server.port()}}.script(script);
 }
 
+std::vector<std::string> other_addresses(const sql_server& server) {
+  const std::string port = std::to_string(server.port());
+  const auto& here = dynamic_cast<const kit::mariadb_server&>(server);
+  return {"mariadb://root@localhost:" + port + "/test", "mysql://root@127.0.0.1:" + port + "/test",
+          "mariadb://root@localhost/test?socket=" + here.socket().string()};
+}
+
 void make_space(const sql_server& /*server*/, const std::string& /*space*/) {}
 
 std::size_t count_tables(const sql_server& server, const std::string& space) {

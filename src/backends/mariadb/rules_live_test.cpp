@@ -123,4 +123,38 @@ std::string random_call(base::random& random) {
 
 std::string word_for_deadlock() { return "Deadlock"; }
 
+void add_readers(const sql_server& server, const std::string& name, int count, bool alive) {
+  const std::string stripe = "id = (CRC32('" + name + "') & 1023)";
+  server.rows(
+      "INSERT INTO sallyport_queue (name, place, holder, kind, mode, permits, window_ms, "
+      "tokens, lapses, since, local_waiters, pid, host, label, value) SELECT '" +
+      name + "', s.place + n.seq, UNHEX(MD5(n.seq)), 2, 1, 1, 60000, 1, " + (alive ? "9e15" : "1") +
+      ", 1, 0, 7, '', '', '' FROM seq_1_to_" + std::to_string(count) +
+      " n JOIN sallyport_stripe s ON s." + stripe);
+  server.rows("UPDATE sallyport_stripe SET place = place + " + std::to_string(count) + " WHERE " +
+              stripe);
+}
+
+void add_dead_holders(const sql_server& server, const std::string& name, int count) {
+  server.rows(
+      "INSERT INTO sallyport_lock (name, slot, holder, place, kind, mode, state, permits, "
+      "first_token, last_token, expires, since, local_waiters, pid, host, label, value) "
+      "SELECT '" +
+      name +
+      "', n.seq, UNHEX(MD5(n.seq)), 0, 2, 1, 0, 1, n.seq * 1024, n.seq * 1024, 1, 1, "
+      "0, 7, '', '', '' FROM seq_1_to_" +
+      std::to_string(count) + " n");
+}
+
+std::string settle(const sql_server& server, const std::string& name) {
+  return server.value("CALL sallyport_leave('" + name + "', '', 1)");
+}
+
+std::string try_to_write(const sql_server& server, const std::string& name) {
+  return server.value("CALL sallyport_acquire('" + name +
+                      "', 'w', 2, 0, 30000, 3000, 4000, 0, 0, 1, 1, 0, 7, '', '', '')");
+}
+
+std::string sweep_once(const sql_server& server) { return server.value("CALL sallyport_sweep(1)"); }
+
 }  // namespace sallyport::sql_live

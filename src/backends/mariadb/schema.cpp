@@ -1,6 +1,7 @@
 #include "backends/mariadb/schema.hpp"
 
 #include "backends/mariadb/speech.hpp"
+#include "backends/sql/numbers.hpp"
 
 #include <array>
 
@@ -22,6 +23,7 @@ std::string schema_text(const std::string& prefix) {
   std::string text = schema_template;
   replace_all(text, "{p}", prefix);
   replace_all(text, "{version}", std::to_string(schema_version));
+  replace_all(text, "{most}", std::to_string(sql::most_contenders_at_once));
   return text;
 }
 

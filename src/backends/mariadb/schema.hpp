@@ -12,8 +12,8 @@ inline constexpr int schema_version = 1;
 /// schema.sql; written by CMake.
 extern const char* const schema_template;
 
-/// What tables and procedures are made in: what is not strict cuts off what is too long. The server
-/// keeps it with a procedure.
+/// What all is said in, and tables and procedures are made in: what is not strict cuts off what is too
+/// long. The server keeps it with a procedure.
 inline constexpr const char* schema_mode =
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'";
 

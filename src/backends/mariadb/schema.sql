@@ -10,6 +10,9 @@
 -- slot, the smallest that is free, and the next one takes its row again; and it has its place in the queue: those who wait
 -- stand behind all places that were let in, and nobody looks at what is before them.
 --
+-- No transaction writes for more than {most} contenders: whoever stopped there says so, and its client calls again at once (leave, of
+-- nobody). Should it die before that, those who wait go on when they ask.
+--
 -- Numbers: kind 1 mutex, 2 shared_mutex, 3 semaphore, 4 election; mode 0 exclusive, 1 shared; state 0 claimed,
 -- 1 provisional (handed over, good for the claim window), 2 a tombstone. Times are microseconds since 1970, UTC.
 CREATE TABLE IF NOT EXISTS `{p}stripe` (
@@ -67,56 +70,67 @@ CREATE TABLE IF NOT EXISTS `{p}state` (
 ) ENGINE = InnoDB COMMENT = 'Sallyport: the version of tables and procedures, the last sweep'
 //
 INSERT IGNORE INTO `{p}stripe` (id, token, place)
-  WITH RECURSIVE n (id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM n WHERE id < 31)
-  SELECT high.id * 32 + low.id, 0, 0 FROM n high JOIN n low
+  WITH n (id) AS (SELECT 0 UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3)
+  SELECT a.id * 256 + b.id * 64 + c.id * 16 + d.id * 4 + e.id, 0, 0 FROM n a JOIN n b JOIN n c JOIN n d JOIN n e
 //
--- What has lapsed goes, and the queue is served: while its head may enter, it does, provisionally. Tells how many.
--- REQUIRES: the stripe is locked, p_token is its token, and all who wait stand behind the place p_floor.
-CREATE PROCEDURE IF NOT EXISTS `{p}settle`(p_name VARBINARY(255), p_now BIGINT, p_stripe INT, p_floor BIGINT, INOUT p_token BIGINT,
-  OUT p_served INT)
+-- What has lapsed goes, and the queue is served: while its head may enter, it does, provisionally. Tells how many contenders entered
+-- or went; if p_most, there may be more to do. REQUIRES: the stripe is locked, p_token is its token, and all who wait stand behind the
+-- place p_floor.
+CREATE PROCEDURE IF NOT EXISTS `{p}settle`(p_name VARBINARY(255), p_now BIGINT, p_stripe INT, p_floor BIGINT, p_most INT,
+  INOUT p_token BIGINT, OUT p_done INT)
 MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: serves a queue'
 BEGIN
   DECLARE head_place, head_lapses, holders, barring BIGINT;
-  DECLARE head_kind, head_mode, head_permits, slot_ INT;
-  SET p_served = 0;
+  DECLARE head_kind, head_mode, head_permits, slot_, taken_slot INT;
+  DECLARE token_before BIGINT DEFAULT p_token;
+  SET p_done = 0;
   -- A row that is being renewed is waited for, and stays.
   IF EXISTS (SELECT 1 FROM `{p}lock` WHERE name = p_name AND expires <= p_now) THEN
-    DELETE FROM `{p}lock` WHERE name = p_name AND expires <= p_now;
+    DELETE FROM `{p}lock` WHERE name = p_name AND expires <= p_now LIMIT p_most;
+    SET p_done = ROW_COUNT();
   END IF;
-  serve: LOOP
+  SELECT COUNT(*), COALESCE(SUM(mode = 0 OR state = 2), 0) INTO holders, barring FROM `{p}lock` WHERE name = p_name;
+  serve: WHILE p_done < p_most DO
     SET head_place = NULL;
     SELECT place, lapses, kind, mode, permits INTO head_place, head_lapses, head_kind, head_mode, head_permits
       FROM `{p}queue` WHERE name = p_name AND place > p_floor ORDER BY place LIMIT 1;
     IF head_place IS NULL THEN LEAVE serve; END IF;
     IF head_lapses <= p_now THEN
       DELETE FROM `{p}queue` WHERE name = p_name AND place = head_place;
+      SET p_done = p_done + 1;
       ITERATE serve;
     END IF;
-    SELECT COUNT(*), COALESCE(SUM(mode = 0 OR state = 2), 0) INTO holders, barring FROM `{p}lock` WHERE name = p_name;
     IF NOT CASE WHEN head_kind = 3 THEN holders < head_permits
                 WHEN head_kind = 2 AND head_mode = 1 THEN barring = 0
                 ELSE holders = 0 END THEN
       LEAVE serve;
     END IF;
-    SET slot_ = 0;
+    -- The next slot that is free, or the one behind the last.
+    IF slot_ IS NULL THEN SET slot_ = 0; ELSE SET slot_ = slot_ + 1; END IF;
     IF holders > 0 THEN
-      SELECT MIN(l.slot) + 1 INTO slot_ FROM `{p}lock` l LEFT JOIN `{p}lock` r ON r.name = l.name AND r.slot = l.slot + 1
-        WHERE l.name = p_name AND r.slot IS NULL;
+      SET taken_slot = NULL;
+      SELECT slot INTO taken_slot FROM `{p}lock` WHERE name = p_name AND slot = slot_;
+      IF taken_slot IS NOT NULL THEN
+        SELECT MIN(l.slot) + 1 INTO slot_ FROM `{p}lock` l LEFT JOIN `{p}lock` r ON r.name = l.name AND r.slot = l.slot + 1
+          WHERE l.name = p_name AND l.slot >= taken_slot AND r.slot IS NULL;
+      END IF;
     END IF;
     INSERT INTO `{p}lock` (name, slot, holder, place, kind, mode, state, permits, first_token, last_token, expires, since,
         local_waiters, pid, host, label, value)
       SELECT name, slot_, holder, place, kind, mode, 1, permits, p_token + 1, p_token + tokens, p_now + window_ms * 1000, p_now,
         local_waiters, pid, host, label, value FROM `{p}queue` WHERE name = p_name AND place = head_place;
     DELETE FROM `{p}queue` WHERE name = p_name AND place = head_place;
-    SET p_token = p_token + 1024, p_served = p_served + 1, p_floor = head_place;
-  END LOOP;
-  IF p_served > 0 THEN
+    SET p_token = p_token + 1024, p_done = p_done + 1, p_floor = head_place, holders = holders + 1,
+      barring = barring + IF(head_mode = 0, 1, 0);
+  END WHILE;
+  IF p_token <> token_before THEN
     UPDATE `{p}stripe` SET token = p_token WHERE id = p_stripe;
   END IF;
 END
 //
 -- Answers {1, first, last, remaining ms, provisional, permits}, {2, ask again after ms, 0, permits, how many stand before it},
--- {3} held, {4, kind} in use as another kind.
+-- {3} held, {4, kind} in use as another kind, {6}: nothing but that some were let in or taken away that stood before; ask again. A
+-- seventh number of the first one: there is more to do for others.
 CREATE PROCEDURE IF NOT EXISTS `{p}acquire`(p_name VARBINARY(255), p_holder VARBINARY(16), p_kind INT, p_mode INT, p_lease_ms BIGINT,
   p_window_ms BIGINT, p_ticket_ms BIGINT, p_may_wait INT, p_asked INT, p_permits INT, p_tokens INT, p_local_waiters INT,
   p_pid BIGINT, p_host BLOB, p_label BLOB, p_value MEDIUMBLOB)
@@ -132,6 +146,7 @@ attempt: BEGIN
   DECLARE permits_ INT DEFAULT p_permits;
   DECLARE ask_ms BIGINT DEFAULT p_ticket_ms DIV 3;
   DECLARE answer VARCHAR(200) CHARACTER SET ascii;
+  DECLARE more VARCHAR(2) CHARACTER SET ascii DEFAULT '';
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
   -- A waiter that asks how it stands, when nothing has to be written, reads and locks nothing.
@@ -164,7 +179,8 @@ attempt: BEGIN
   SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
   SELECT COUNT(*), COALESCE(MAX(place), 0) INTO holders, floor_ FROM `{p}lock` WHERE name = p_name;
   IF holders > 0 OR EXISTS (SELECT 1 FROM `{p}queue` WHERE name = p_name AND place > floor_) THEN
-    CALL `{p}settle`(p_name, now_, stripe_, floor_, token_, served);
+    CALL `{p}settle`(p_name, now_, stripe_, floor_, {most}, token_, served);
+    IF served >= {most} THEN SET more = ',1'; END IF;
     SELECT slot, kind, state, permits, first_token, last_token, expires, since, local_waiters
       INTO mine_, kind_, state_, permits_, first_, last_, expires_, since_, local_
       FROM `{p}lock` WHERE name = p_name AND holder = p_holder AND state <> 2 LIMIT 1;
@@ -172,13 +188,15 @@ attempt: BEGIN
       -- Let in by its own question: nothing has to be claimed.
       UPDATE `{p}lock` SET state = 0, expires = now_ + p_lease_ms * 1000, local_waiters = p_local_waiters, value = p_value
         WHERE name = p_name AND slot = mine_;
-      SET answer = CONCAT('{1,', first_, ',', last_, ',', p_lease_ms, ',0,', permits_, '}');
+      SET answer = CONCAT('{1,', first_, ',', last_, ',', p_lease_ms, ',0,', permits_, more, '}');
     ELSEIF kind_ = p_kind THEN
       IF local_ <> p_local_waiters THEN
         UPDATE `{p}lock` SET local_waiters = p_local_waiters WHERE name = p_name AND slot = mine_;
       END IF;
       SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-      SET answer = CONCAT('{1,', first_, ',', last_, ',', (expires_ - now_) DIV 1000, ',', state_, ',', permits_, '}');
+      SET answer = CONCAT('{1,', first_, ',', last_, ',', (expires_ - now_) DIV 1000, ',', state_, ',', permits_, more, '}');
+    ELSEIF kind_ IS NULL AND served >= {most} THEN
+      SET answer = '{6}';
     ELSE
       IF kind_ IS NULL THEN
         SELECT kind, permits INTO kind_, permits_ FROM `{p}lock` WHERE name = p_name LIMIT 1;
@@ -297,7 +315,8 @@ BEGIN
   SELECT CONCAT('{', SUBSTRING(answers, 2), '}') AS answer;
 END
 //
--- Release; with p_withdraw also out of the queue. Answers {1}: it was there, {0}: it was not.
+-- Release; with p_withdraw also out of the queue. Answers {1}: it was there, {0}: it was not; a second number: there is more to do
+-- for others.
 CREATE PROCEDURE IF NOT EXISTS `{p}leave`(p_name VARBINARY(255), p_holder VARBINARY(16), p_withdraw INT)
 MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: releases, with hand-over'
 BEGIN
@@ -323,13 +342,13 @@ BEGIN
     IF left_ = 0 THEN DELETE FROM `{p}queue` WHERE name = p_name AND holder = p_holder; END IF;
   END IF;
   IF EXISTS (SELECT 1 FROM `{p}queue` WHERE name = p_name AND place > floor_) THEN
-    CALL `{p}settle`(p_name, now_, stripe_, floor_, token_, served);
+    CALL `{p}settle`(p_name, now_, stripe_, floor_, {most}, token_, served);
   END IF;
   COMMIT;
-  SELECT CONCAT('{', left_, '}') AS answer;
+  SELECT CONCAT('{', left_, IF(served >= {most}, ',1', ''), '}') AS answer;
 END
 //
--- Exclusive to shared, keeping the token; waiting readers enter. Answers as renew.
+-- Exclusive to shared, keeping the token; waiting readers enter. Answers as renew; a fifth number: there is more to do for others.
 CREATE PROCEDURE IF NOT EXISTS `{p}downgrade`(p_name VARBINARY(255), p_holder VARBINARY(16), p_lease_ms BIGINT, p_local_waiters INT)
 MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: a writer becomes a reader'
 BEGIN
@@ -350,8 +369,8 @@ BEGIN
   IF expires_ > now_ THEN
     UPDATE `{p}lock` SET mode = 1, state = 0, expires = now_ + p_lease_ms * 1000, local_waiters = p_local_waiters
       WHERE name = p_name AND slot = slot_;
-    CALL `{p}settle`(p_name, now_, stripe_, floor_, token_, served);
-    SET answer = CONCAT('{1,', first_, ',', last_, ',', p_lease_ms, '}');
+    CALL `{p}settle`(p_name, now_, stripe_, floor_, {most}, token_, served);
+    SET answer = CONCAT('{1,', first_, ',', last_, ',', p_lease_ms, IF(served >= {most}, ',1', ''), '}');
   END IF;
   COMMIT;
   SELECT answer;
@@ -378,7 +397,7 @@ BEGIN
 END
 //
 -- Takes the grant away whose block contains the token. Answers {1}: done, {0}: nobody holds it, {2}: held under another
--- token, {3}: broken already.
+-- token, {3}: broken already, {6}: nothing yet, ask again; a second number: there is more to do for others.
 CREATE PROCEDURE IF NOT EXISTS `{p}break_lock`(p_name VARBINARY(255), p_token BIGINT, p_at_once INT)
 MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: takes a grant away'
 BEGIN
@@ -393,18 +412,22 @@ BEGIN
   SELECT token INTO token_ FROM `{p}stripe` WHERE id = stripe_ FOR UPDATE;
   SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
   SELECT COALESCE(MAX(place), 0) INTO floor_ FROM `{p}lock` WHERE name = p_name;
-  CALL `{p}settle`(p_name, now_, stripe_, floor_, token_, served);
+  -- A grant that lapsed is none: all of those go first.
+  CALL `{p}settle`(p_name, now_, stripe_, floor_, {most}, token_, served);
   -- Locked: a renewal of the same moment comes before this or finds nothing.
   SELECT COUNT(*), COALESCE(SUM(state <> 2), 0) INTO found_, alive_ FROM `{p}lock` WHERE name = p_name FOR UPDATE;
   SELECT slot, first_token INTO slot_, first_ FROM `{p}lock` WHERE name = p_name AND first_token <= p_token
     AND p_token <= last_token AND (state <> 2 OR p_at_once) LIMIT 1;
-  IF found_ = 0 THEN
+  IF served >= {most} THEN
+    SET answer = '{6}';
+  ELSEIF found_ = 0 THEN
     SET answer = '{0}';
   ELSEIF slot_ IS NULL THEN
     SET answer = IF(alive_ > 0, '{2}', '{3}');
   ELSEIF p_at_once THEN
     DELETE FROM `{p}lock` WHERE name = p_name AND slot = slot_;
-    CALL `{p}settle`(p_name, now_, stripe_, floor_, token_, served);
+    CALL `{p}settle`(p_name, now_, stripe_, floor_, {most}, token_, served);
+    IF served >= {most} THEN SET answer = '{1,1}'; END IF;
   ELSE
     UPDATE `{p}lock` SET state = 2, holder = UNHEX(LPAD(HEX(first_), 16, '0')), value = ''
       WHERE name = p_name AND slot = slot_;
@@ -426,8 +449,8 @@ BEGIN
       SELECT q.name FROM `{p}queue` q WHERE q.lapses > now_ AND q.name >= p_prefix AND q.name > p_after
         AND IF(p_exact, q.name = p_prefix, SUBSTRING(q.name, 1, LENGTH(p_prefix)) = p_prefix)) a
     ORDER BY a.name LIMIT p_limit)
-  SELECT CONCAT('\\x', HEX(u.name)), u.waits, u.kind, u.permits, u.mode, u.state, u.token, u.age DIV 1000, u.rest DIV 1000,
-    u.local_waiters, u.pid, CONCAT('\\x', HEX(u.host)), CONCAT('\\x', HEX(u.label)), CONCAT('\\x', HEX(u.value)) FROM (
+  SELECT HEX(u.name), u.waits, u.kind, u.permits, u.mode, u.state, u.token, u.age DIV 1000, u.rest DIV 1000,
+    u.local_waiters, u.pid, HEX(u.host), HEX(u.label), HEX(u.value) FROM (
     SELECT l.name, 'f' AS waits, l.kind, l.permits, l.mode, l.state, l.first_token AS token, now_ - l.since AS age,
       l.expires - now_ AS rest, l.local_waiters, l.pid, l.host, l.label, l.value, l.first_token AS ranked
       FROM `{p}lock` l JOIN wanted w ON w.name = l.name WHERE l.expires > now_
@@ -438,7 +461,7 @@ BEGIN
 END
 //
 -- Removes what contenders left that ended without a word. Once a minute in the whole store, whoever asks, unless p_now.
--- A transaction for each name. Answers how many names it looked at.
+-- A transaction for each name. Answers how many names it looked at; a second number: it stopped before the end, call again.
 CREATE PROCEDURE IF NOT EXISTS `{p}sweep`(p_now INT)
 MODIFIES SQL DATA SQL SECURITY INVOKER COMMENT 'Sallyport: removes what the dead left'
 BEGIN
@@ -447,8 +470,9 @@ BEGIN
   DECLARE token_ BIGINT;
   DECLARE stripe_, served INT;
   DECLARE looked, done, mine INT DEFAULT 0;
+  DECLARE rest INT DEFAULT {most};  -- for so many contenders something may still be done
   DECLARE dead CURSOR FOR SELECT name FROM `{p}lock` WHERE expires <= now_
-    UNION SELECT name FROM `{p}queue` WHERE lapses <= now_ LIMIT 1000;
+    UNION SELECT name FROM `{p}queue` WHERE lapses <= now_ LIMIT {most};
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET done = 1;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
@@ -458,20 +482,25 @@ BEGIN
     OPEN dead;
     each_name: LOOP
       FETCH dead INTO name_;
-      IF done THEN LEAVE each_name; END IF;
+      IF done OR rest = 0 THEN LEAVE each_name; END IF;
       SET looked = looked + 1, stripe_ = CRC32(name_) & 1023;
       SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
       START TRANSACTION;
       SELECT token INTO token_ FROM `{p}stripe` WHERE id = stripe_ FOR UPDATE;
       SET now_ = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-      DELETE FROM `{p}queue` WHERE name = name_ AND lapses <= now_;
-      CALL `{p}settle`(name_, now_, stripe_, 0, token_, served);
+      DELETE FROM `{p}queue` WHERE name = name_ AND lapses <= now_ ORDER BY place LIMIT rest;
+      SET rest = rest - ROW_COUNT();
+      IF rest > 0 THEN
+        CALL `{p}settle`(name_, now_, stripe_, 0, rest, token_, served);
+        SET rest = rest - served;
+      END IF;
       COMMIT;
       SET done = 0;
     END LOOP;
     CLOSE dead;
+    IF rest = 0 OR looked >= {most} THEN UPDATE `{p}state` SET swept = 0 WHERE one = 1; END IF;
   END IF;
-  SELECT CONCAT('{', looked, '}') AS answer;
+  SELECT CONCAT('{', looked, IF(rest = 0 OR looked >= {most}, ',1', ''), '}') AS answer;
 END
 //
 INSERT IGNORE INTO `{p}state` (one, version, store, swept) VALUES (1, {version}, UUID(), 0)

@@ -51,13 +51,14 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
                                             " is not MariaDB (" + facts->version +
                                             "), and Sallyport was not tested with it");
   }
-  made->set_capabilities(capabilities_of(facts, made->address_));
+  made->set_capabilities(capabilities_of(facts));
   return made;
 }
 
 session::session(address where, const backend_api::open_request& request,
                  std::shared_ptr<net::pump> engine, backend_api::hearing::attention attention)
-    : sql::session(request.listener, std::move(engine), std::move(attention)),
+    : sql::session(request.listener, std::move(engine), std::move(attention), "mariadb",
+                   where.store),
       address_(std::move(where)),
       speech_(address_.prefix, request.owner),
       random_(base::kernel_seed()) {}
@@ -91,7 +92,7 @@ base::result<std::optional<std::string>> session::greet(const reply* said, int s
       const base::mutex_lock lock(mutex_);
       facts_ = one->facts();
     }
-    greeted();
+    if (auto named = greeted(one->facts().store); !named) next = tl::unexpected(named.error());
   }
   greetings_.erase(server_process);
   return next;

@@ -172,6 +172,14 @@ call speech::list(std::string_view prefix, std::string_view after, std::size_t l
   return made;
 }
 
+call speech::settle(std::string_view name) const {
+  call made = calling(leave_);
+  made.bytes(name);
+  made.bytes(bytes_of({}));  // nobody leaves
+  made.number(1);
+  return made;
+}
+
 call speech::sweep() const {
   call made = calling(sweep_);
   made.number(0);

@@ -31,6 +31,7 @@ class speech final : public sql::speech {
   [[nodiscard]] call who(const lock_name& name) const override;
   [[nodiscard]] call list(std::string_view prefix, std::string_view after,
                           std::size_t limit) const override;
+  [[nodiscard]] call settle(std::string_view name) const override;
   [[nodiscard]] call sweep() const override;
 
   [[nodiscard]] const backend_api::owner_info& owner() const noexcept { return owner_; }

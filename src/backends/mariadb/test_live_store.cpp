@@ -50,6 +50,10 @@ std::unique_ptr<sql_server> start_server(const kit::shifted_clock* clock) {
   return std::make_unique<kit::mariadb_server>(kit::mariadb_options{.clock = clock});
 }
 
+std::unique_ptr<sql_server> start_server_in(const std::filesystem::path& parent) {
+  return std::make_unique<kit::mariadb_server>(kit::mariadb_options{.parent = parent});
+}
+
 std::string address_at(std::uint16_t port) { return kit::mariadb_server::address_at(port); }
 
 std::string with_user(const sql_server& server, const std::string& user,

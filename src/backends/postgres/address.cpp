@@ -1,5 +1,6 @@
 #include "backends/postgres/address.hpp"
 
+#include "backend_api/store_identity.hpp"
 #include "base/secret.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
@@ -70,6 +71,9 @@ base::result<bool> read_option(const std::string& name, const std::string& value
   if (name == "schema") {
     if (auto done = read_schema(value, out); !done) return tl::unexpected(done.error());
   } else if (name == "store") {
+    if (!backend_api::acceptable_store_name(value)) {
+      return bad(std::string(backend_api::store_names_are));
+    }
     out.store = value;
   } else if (name == "durable") {
     if (value != "yes" && value != "no") return bad("durable is yes or no");

@@ -22,7 +22,7 @@ struct address {
   std::string description;  ///< for messages: hosts and database
   std::string user;         ///< empty: libpq's own choice
   std::string schema = "sallyport";
-  std::string store;  ///< names the token space; empty: what the schema says
+  std::string store;  ///< names the token space by hand; empty: what the schema says
   bool durable = true;
   pooling pooler = pooling::detect;
   unsigned connect_timeout_s = 5;

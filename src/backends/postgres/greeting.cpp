@@ -97,6 +97,8 @@ base::result<std::optional<std::string>> greeting::hear_facts(const reply& said)
                 "; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; "
                 "SET tcp_user_timeout = 25000; ";
   }
+  // An error is an answer, and not the end of the session.
+  settings += "SET exit_on_error = off; ";
   return settings + "SET default_transaction_isolation = 'read committed'";
 }
 
@@ -125,13 +127,6 @@ sallyport::capabilities capabilities_of(const std::optional<server_facts>& facts
                                         const address& where) {
   sallyport::capabilities all = sql::promises();
   all.survives_store_restart = facts && facts->fsync;
-  if (!where.store.empty()) {
-    all.store_id = "postgres:" + where.store;
-  } else if (facts) {
-    all.store_id = "postgres:" + facts->store;
-  } else {
-    all.store_id = where.description + ":" + where.schema;
-  }
   all.caveats = {
       std::string(sql::clock_caveat),
       "A server that is restored from old data, or a replica that is promoted and lacks what was "

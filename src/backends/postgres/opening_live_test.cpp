@@ -147,6 +147,14 @@ std::unique_ptr<sql_server> start_server_with_users() {
 
 void run_script(const sql_server& server, const std::string& script) { server.rows(script); }
 
+std::vector<std::string> other_addresses(const sql_server& server) {
+  const std::string port = std::to_string(server.port());
+  const std::string user = "postgres://postgres@";
+  return {user + "localhost:" + port + "/postgres", user + "127.0.0.1:" + port,
+          "postgresql://postgres@127.0.0.1:" + port + "/postgres?client_encoding=UTF8",
+          user + "/postgres?host=" + server.folder().string() + "&port=" + port};
+}
+
 void make_space(const sql_server& server, const std::string& space) {
   server.rows("CREATE SCHEMA " + space);
 }

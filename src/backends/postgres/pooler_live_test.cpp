@@ -1,7 +1,11 @@
 #include "backends/postgres/test_live_store.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
+#include <stop_token>
+#include <thread>
 #include <vector>
 
 // Through pgbouncer. The contract suite runs there as well (SALLYPORT_POSTGRES_SETUP=pooled).
@@ -60,6 +64,32 @@ TEST(Pooler, OfSessionsIsUsedLikeTheServerItself) {
   ASSERT_TRUE(got);
   EXPECT_EQ(got->release(), release_result::released);
   EXPECT_EQ(server.value("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"), "1");
+}
+
+TEST(Pooler, KeepsNobodyBehindItFromALockThatOthersUseAllTheTime) {
+  const postgres_server server;
+  const kit::pgbouncer pooler{server, "transaction", 2};
+  std::atomic<int> turns{0};
+  std::vector<std::jthread> heard;
+  heard.reserve(3);
+  for (int i = 0; i < 3; ++i) {
+    heard.emplace_back([&, store = open(server.address())](const std::stop_token& stop) {
+      mutex lock{store, "door", lasting()};
+      while (!stop.stop_requested()) {
+        const auto held = lock.acquire(stop);
+        if (held) contract::wait_until(lease_clock::now() + std::chrono::milliseconds{10});
+        ++turns;
+      }
+    });
+  }
+  mutex unheard{open(pooler.address()), "door", lasting()};
+  ASSERT_TRUE(eventually([&] { return turns.load() > 10; }));
+
+  for (int i = 0; i < 3; ++i) {
+    const int before = turns.load();
+    EXPECT_TRUE(unheard.try_acquire_for(2 * quick().heartbeat + contract::slack))
+        << "not in, while others had " << turns.load() - before << " turns";
+  }
 }
 
 }  // namespace

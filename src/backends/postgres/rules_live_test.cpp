@@ -68,6 +68,38 @@ std::string random_call(base::random& random) {
 
 std::string word_for_deadlock() { return "deadlock"; }
 
+void add_readers(const sql_server& server, const std::string& name, int count, bool alive) {
+  server.rows("INSERT INTO sallyport.queue SELECT '" + name +
+              "', nextval('sallyport.place'), decode(md5(n::text), 'hex'), 2, 1, 1, 60000, 1, "
+              "clock_timestamp() " +
+              (alive ? "+" : "-") +
+              " interval '1 minute', clock_timestamp(), 0, 7, 7, '', '', '' FROM "
+              "generate_series(1, " +
+              std::to_string(count) + ") n");
+}
+
+void add_dead_holders(const sql_server& server, const std::string& name, int count) {
+  server.rows("INSERT INTO sallyport.lock SELECT '" + name +
+              "', decode(md5(n::text), 'hex'), 2, 1, 0, 1, n * 1024, n * 1024, clock_timestamp() - "
+              "interval '1 minute', clock_timestamp(), 0, 7, 7, '', '', '' FROM "
+              "generate_series(1, " +
+              std::to_string(count) + ") n");
+}
+
+std::string settle(const sql_server& server, const std::string& name) {
+  return server.value("SELECT sallyport.leave('" + name + "', '', true, true)");
+}
+
+std::string try_to_write(const sql_server& server, const std::string& name) {
+  return server.value("SELECT sallyport.acquire('" + name +
+                      "', 'w', 2::smallint, 0::smallint, 30000, 3000, 4000, false, 1, 1, 0, true, "
+                      "7, 7, '', '', '')");
+}
+
+std::string sweep_once(const sql_server& server) {
+  return server.value("SELECT sallyport.sweep(true, true)");
+}
+
 }  // namespace sallyport::sql_live
 
 namespace sallyport::postgres_live {
@@ -102,6 +134,62 @@ TEST(Rules, FindNamesByTheirIndexHoweverSmallTheTablesAre) {
             "0");
   probe.rows("COMMIT");
   EXPECT_TRUE(nothing_is_left(server));
+}
+
+TEST(Rules, NeedTransactionsThatSeeWhatOthersCommitted) {
+  const postgres_server server;
+  open(server.address());
+  postgres_probe probe{server.address()};
+  probe.rows("SET default_transaction_isolation = 'repeatable read'");
+  for (const std::string call :
+       {"acquire('n', 'a', 1::smallint, 0::smallint, 30000, 3000, 4000, true, 1, 1, 0, true, 7, 7, "
+        "'', '', '')",
+        "renew('{}', '{}', '{}', '{}', '{}', true)", "leave('n', 'a', true, true)",
+        "downgrade('n', 'a', 1, 0, true)", "set_value('n', 'a', '')",
+        "break_lock('n', 1, true, true)", "sweep(true, true)"}) {
+    try {
+      probe.rows("SELECT sallyport." + call);
+      ADD_FAILURE() << call << " was executed";
+    } catch (const kit::kit_error& error) {
+      EXPECT_NE(std::string(error.what()).find("read committed"), std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+// Some plans are dear on paper, because no other way than the index shall be taken; to compile each of them at
+// every call would take a hundred times as long as to run it. Compiling is on where nobody says otherwise.
+TEST(Rules, AreNotCompiledToMachineCodeAtEveryCall) {
+  const postgres_server server{
+      {.settings = {"jit=on", "shared_preload_libraries=pg_stat_statements",
+                    "pg_stat_statements.track=all"}}};
+  server.rows("CREATE EXTENSION pg_stat_statements");
+  const auto one = open(server.address());
+  const auto other = open(server.address());
+
+  mutex lock{one, "door", lasting()};
+  mutex wanted{other, "door", lasting()};
+  auto held = lock.acquire();
+  waiter next(wanted);
+  ASSERT_TRUE(waiters_become(server, 1));
+  held.release();
+  next.get().value().release();
+  shared_mutex room{one, "room", lasting()};
+  auto writes = room.acquire();
+  EXPECT_FALSE(room.try_acquire_shared_for(50ms));
+  writes.release();
+  election leaders{one, "leader", lasting()};
+  auto leads = leaders.campaign("a");
+  leaders.proclaim(leads, "b");
+  EXPECT_EQ(other.list().size(), 1U);
+  other.break_lock("leader", leads.token());
+  sweep(server, "sallyport");
+
+  const std::string calls =
+      "SELECT count(*) FROM pg_stat_statements WHERE query LIKE '%sallyport%'";
+  EXPECT_NE(server.value(calls), "0");
+  EXPECT_EQ(server.value(calls + " AND jit_functions > 0"), "0") << server.value(
+      "SELECT string_agg(query, E'\n') FROM pg_stat_statements WHERE jit_functions > 0");
 }
 
 }  // namespace

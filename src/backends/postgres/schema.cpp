@@ -1,6 +1,7 @@
 #include "backends/postgres/schema.hpp"
 
 #include "backends/postgres/speech.hpp"
+#include "backends/sql/numbers.hpp"
 
 namespace sallyport::backends::postgres {
 namespace {
@@ -19,6 +20,7 @@ std::string schema_text(std::string_view schema) {
   replace_all(text, "{schema_text}", "'" + std::string(schema) + "'");
   replace_all(text, "{schema}", quoted(schema));
   replace_all(text, "{version}", std::to_string(schema_version));
+  replace_all(text, "{most}", std::to_string(sql::most_contenders_at_once));
   return text;
 }
 

@@ -9,7 +9,11 @@
 -- a statement (PERFORM) does. draw and settle, which only the others call, inherit their settings.
 --
 -- Whoever looks for one name says enable_seqscan = off: a session keeps its plans, and one that was made while a table was small reads
--- the whole of it, with all that the next vacuum would remove, once many take turns.
+-- the whole of it, with all that the next vacuum would remove, once many take turns. What has no index then seems to cost so much that
+-- the server would compile it at every call, which takes a hundred times as long as the call: so jit is off, too.
+--
+-- No call writes for more than {most} contenders: whoever stopped there says so, and its client calls again at once (leave, of nobody).
+-- Should it die before that, those who wait go on when they ask. So nobody stands behind a long transaction on a busy name.
 --
 -- Numbers: kind 1 mutex, 2 shared_mutex, 3 semaphore, 4 election; mode 0 exclusive, 1 shared; state 0 claimed,
 -- 1 provisional (handed over, good for the claim window), 2 a tombstone.
@@ -152,13 +156,13 @@ COMMENT ON FUNCTION {schema}.draw IS 'Sallyport: draws tokens';
 -- Where changes of a watched name are told.
 CREATE OR REPLACE FUNCTION {schema}.change_channel(p_name bytea) RETURNS text
 LANGUAGE sql IMMUTABLE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS
-$$ SELECT 'sallyport_c_' || left(encode(sha256(convert_to({schema_text}, 'UTF8') || '\x00'::bytea || p_name), 'hex'), 40) $$;
+$$ SELECT 'sallyport_c_' || left(encode(sha256(convert_to({schema_text}, 'UTF8') || decode('00', 'hex') || p_name), 'hex'), 40) $$;
 COMMENT ON FUNCTION {schema}.change_channel IS 'Sallyport: the channel of a name''s changes';
 
--- What has lapsed goes, and the queue is served: while its head may enter, it does, provisionally. Returns how many.
--- REQUIRES: the name is locked.
-CREATE OR REPLACE FUNCTION {schema}.settle(p_name bytea, p_now timestamptz, p_asker bytea, p_durable boolean)
-RETURNS integer
+-- What has lapsed goes, and the queue is served: while its head may enter, it does, provisionally. Returns how many
+-- contenders entered or went; if p_most, there may be more to do. REQUIRES: the name is locked.
+CREATE OR REPLACE FUNCTION {schema}.settle(p_name bytea, p_now timestamptz, p_asker bytea, p_durable boolean,
+  p_most integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER AS $$
 DECLARE
   head {schema}.queue%ROWTYPE;
@@ -166,7 +170,7 @@ DECLARE
   barring bigint;
   soonest timestamptz;
   first_ bigint;
-  served integer := 0;
+  steps integer := 0;
   served_kind smallint;
   lapsed_kind smallint;
   nothing text;
@@ -175,18 +179,18 @@ BEGIN
     FROM {schema}.lock l WHERE l.name = p_name;
   IF soonest <= p_now THEN
     -- A row that is being renewed is waited for, and stays.
-    WITH gone AS (DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.expires <= p_now RETURNING l.kind)
-      SELECT max(gone.kind) INTO lapsed_kind FROM gone;
+    WITH gone AS (DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.expires <= p_now AND l.holder = ANY (ARRAY(
+        SELECT o.holder FROM {schema}.lock o WHERE o.name = p_name AND o.expires <= p_now LIMIT p_most)) RETURNING l.kind)
+      SELECT max(gone.kind), count(*) INTO lapsed_kind, steps FROM gone;
     SELECT count(*), count(*) FILTER (WHERE l.mode = 0 OR l.state = 2) INTO holders, barring
       FROM {schema}.lock l WHERE l.name = p_name;
   END IF;
-  LOOP
+  WHILE steps < p_most LOOP
     IF holders = 0 THEN
       -- Whoever is first enters, or has lapsed: it leaves the queue in either case.
       DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.place =
         (SELECT f.place FROM {schema}.queue f WHERE f.name = p_name ORDER BY f.place LIMIT 1) RETURNING q.* INTO head;
       EXIT WHEN NOT FOUND;
-      CONTINUE WHEN head.lapses <= p_now;
     ELSE
       SELECT * INTO head FROM {schema}.queue q WHERE q.name = p_name ORDER BY q.place LIMIT 1;
       EXIT WHEN NOT FOUND;
@@ -197,13 +201,13 @@ BEGIN
           ELSE false END;
       END IF;
       DELETE FROM {schema}.queue q WHERE q.name = p_name AND q.place = head.place;
-      CONTINUE WHEN head.lapses <= p_now;
     END IF;
+    steps := steps + 1;
+    CONTINUE WHEN head.lapses <= p_now;
     first_ := {schema}.draw(p_durable);
     INSERT INTO {schema}.lock VALUES (p_name, head.holder, head.kind, head.mode, 1, head.permits, first_,
       first_ + head.tokens - 1, p_now + head.window_ms * interval '1 millisecond', p_now, head.local_waiters, head.client,
       head.pid, head.host, head.label, head.value);
-    served := served + 1;
     served_kind := head.kind;
     holders := holders + 1;
     IF head.mode = 0 THEN barring := barring + 1; END IF;
@@ -214,18 +218,19 @@ BEGIN
     EXIT WHEN head.mode = 0 AND head.kind <> 3;  -- nobody enters beside it
   END LOOP;
   IF lapsed_kind = 4 OR served_kind = 4 THEN PERFORM pg_notify({schema}.change_channel(p_name), ''); END IF;
-  RETURN served;
+  RETURN steps;
 END $$;
 COMMENT ON FUNCTION {schema}.settle IS 'Sallyport: serves a queue';
 
 -- Answers {1, first, last, remaining ms, provisional, permits}, {2, ask again after ms, newest token, permits}, {3} held,
--- {4, kind} in use as another kind.
+-- {4, kind} in use as another kind, {6}: nothing but that some were let in or taken away that stood before; ask again. A seventh
+-- number of the first one: there is more to do for others.
 CREATE OR REPLACE FUNCTION {schema}.acquire(p_name bytea, p_holder bytea, p_kind smallint, p_mode smallint,
   p_lease_ms bigint, p_window_ms bigint, p_ticket_ms bigint, p_may_wait boolean, p_permits integer, p_tokens integer,
   p_local_waiters integer, p_durable boolean, p_client bigint, p_pid bigint, p_host bytea, p_label bytea, p_value bytea)
 RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   now_ timestamptz;
   other {schema}.lock%ROWTYPE;  -- one of those who hold it
@@ -244,6 +249,7 @@ DECLARE
   first_ bigint;
   ask_ms bigint := p_ticket_ms / 3;
   served integer := 0;
+  more bigint[] := '{}';
   settled boolean := false;
   unused boolean := true;  -- nobody holds it, and nobody waits
   nothing text;
@@ -262,8 +268,9 @@ BEGIN
       p_local_waiters, p_client, p_pid, p_host, p_label, p_value)
       ON CONFLICT (name, holder) DO UPDATE SET lapses = excluded.lapses, window_ms = excluded.window_ms,
         tokens = excluded.tokens, local_waiters = excluded.local_waiters WHERE t.lapses > now_
-      RETURNING coalesce(t.place <= (SELECT f.place FROM {schema}.queue f WHERE f.name = p_name AND f.lapses > now_
-        ORDER BY f.place LIMIT 1), true) INTO is_first;
+      -- Behind {most} who have lapsed anybody may be the first.
+      RETURNING coalesce(t.place <= (SELECT min(f.place) FROM (SELECT h.place, h.lapses FROM {schema}.queue h
+        WHERE h.name = p_name ORDER BY h.place LIMIT {most}) f WHERE f.lapses > now_), true) INTO is_first;
     IF FOUND THEN
       -- A place in the queue that a crash takes away is taken again by the next question.
       nothing := set_config('synchronous_commit', 'off', true);
@@ -284,8 +291,9 @@ BEGIN
         FROM {schema}.lock l WHERE l.name = p_name;
       -- Where somebody alive bars all others, the queue stays as it is.
       EXIT WHEN settled OR (barring > 0 AND used_as <> 3 AND soonest > now_);
-      served := {schema}.settle(p_name, now_, p_holder, p_durable);
+      served := {schema}.settle(p_name, now_, p_holder, p_durable, {most});
       settled := true;
+      IF served >= {most} THEN more := ARRAY[1]; END IF;
     END LOOP;
     IF own > 0 THEN
       SELECT * INTO mine FROM {schema}.lock l WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2;
@@ -294,14 +302,15 @@ BEGIN
         -- Let in by its own question: nothing has to be claimed.
         UPDATE {schema}.lock l SET state = 0, expires = now_ + p_lease_ms * interval '1 millisecond',
           local_waiters = p_local_waiters, value = p_value WHERE l.name = p_name AND l.holder = p_holder;
-        RETURN ARRAY[1, mine.first_token, mine.last_token, p_lease_ms, 0, mine.permits];
+        RETURN ARRAY[1, mine.first_token, mine.last_token, p_lease_ms, 0, mine.permits] || more;
       END IF;
       IF mine.local_waiters <> p_local_waiters THEN
         UPDATE {schema}.lock l SET local_waiters = p_local_waiters WHERE l.name = p_name AND l.holder = p_holder;
       END IF;
       RETURN ARRAY[1, mine.first_token, mine.last_token, floor(extract(epoch FROM mine.expires - clock_timestamp()) * 1000)::bigint,
-        mine.state, mine.permits];
+        mine.state, mine.permits] || more;
     END IF;
+    IF served >= {most} THEN RETURN ARRAY[6]; END IF;
     IF holders = 0 THEN permits_ := p_permits; END IF;
     IF used_as <> p_kind THEN RETURN ARRAY[4, used_as]; END IF;
     SELECT q.place, q.lapses INTO place_, lapses_ FROM {schema}.queue q WHERE q.name = p_name AND q.holder = p_holder;
@@ -337,7 +346,8 @@ BEGIN
   END IF;
   -- As above.
   IF served = 0 THEN nothing := set_config('synchronous_commit', 'off', true); END IF;
-  IF NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = p_name AND q.place < place_ AND q.lapses > now_) THEN
+  IF NOT EXISTS (SELECT FROM (SELECT h.lapses FROM {schema}.queue h WHERE h.name = p_name AND h.place < place_
+      ORDER BY h.place LIMIT {most}) q WHERE q.lapses > now_) THEN
     IF p_kind = 3 THEN latest := soonest;
     ELSIF p_kind = 2 AND p_mode = 1 THEN latest := latest_barring;
     END IF;
@@ -352,7 +362,7 @@ COMMENT ON FUNCTION {schema}.acquire IS 'Sallyport: lets in or puts into the que
 CREATE OR REPLACE FUNCTION {schema}.renew(p_names bytea[], p_holders bytea[], p_lease_ms bigint[], p_tokens integer[],
   p_local_waiters integer[], p_durable boolean) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   answers bigint[] := '{}';
   told bigint[];
@@ -403,11 +413,12 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.renew IS 'Sallyport: renews and claims';
 
--- Release; with p_withdraw also out of the queue. Answers {1}: it was there, {0}: it was not.
+-- Release; with p_withdraw also out of the queue. Answers {1}: it was there, {0}: it was not; a second number: there is more to do
+-- for others.
 CREATE OR REPLACE FUNCTION {schema}.leave(p_name bytea, p_holder bytea, p_withdraw boolean, p_durable boolean)
 RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   now_ timestamptz;
   head {schema}.queue%ROWTYPE;
@@ -452,19 +463,20 @@ BEGIN
     IF FOUND AND until > now_ THEN left_ := 1; END IF;
   END IF;
   IF head.place IS NOT NULL THEN
-    served := {schema}.settle(p_name, now_, p_holder, p_durable);
+    served := {schema}.settle(p_name, now_, p_holder, p_durable, {most});
   END IF;
   -- A release that a crash undoes is a lock that ends with its lease. What was drawn is committed as draw() said.
   IF served = 0 AND first_ IS NULL THEN nothing := set_config('synchronous_commit', 'off', true); END IF;
+  IF served >= {most} THEN RETURN ARRAY[left_, 1]; END IF;
   RETURN ARRAY[left_];
 END $$;
 COMMENT ON FUNCTION {schema}.leave IS 'Sallyport: releases, with hand-over';
 
--- Exclusive to shared, keeping the token; waiting readers enter. Answers as renew.
+-- Exclusive to shared, keeping the token; waiting readers enter. Answers as renew; a fifth number: there is more to do for others.
 CREATE OR REPLACE FUNCTION {schema}.downgrade(p_name bytea, p_holder bytea, p_lease_ms bigint, p_local_waiters integer,
   p_durable boolean) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   now_ timestamptz;
   first_ bigint;
@@ -484,7 +496,7 @@ BEGIN
     WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2 AND l.kind = 2 AND l.expires > now_
     RETURNING l.first_token, l.last_token INTO first_, last_;
   IF NOT FOUND THEN RETURN ARRAY[0, 0, 0, 0]; END IF;
-  PERFORM {schema}.settle(p_name, now_, p_holder, p_durable);
+  IF {schema}.settle(p_name, now_, p_holder, p_durable, {most}) >= {most} THEN RETURN ARRAY[1, first_, last_, p_lease_ms, 1]; END IF;
   RETURN ARRAY[1, first_, last_, p_lease_ms];
 END $$;
 COMMENT ON FUNCTION {schema}.downgrade IS 'Sallyport: a writer becomes a reader';
@@ -492,8 +504,11 @@ COMMENT ON FUNCTION {schema}.downgrade IS 'Sallyport: a writer becomes a reader'
 -- Answers {1}: done, {0}: this contender does not hold it.
 CREATE OR REPLACE FUNCTION {schema}.set_value(p_name bytea, p_holder bytea, p_value bytea) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off AS $$
 BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
+  END IF;
   UPDATE {schema}.lock l SET value = p_value
     WHERE l.name = p_name AND l.holder = p_holder AND l.state <> 2 AND l.expires > clock_timestamp();
   IF NOT FOUND THEN RETURN ARRAY[0]; END IF;
@@ -503,16 +518,17 @@ END $$;
 COMMENT ON FUNCTION {schema}.set_value IS 'Sallyport: what a leader says';
 
 -- Takes the grant away whose block contains the token. Answers {1}: done, {0}: nobody holds it, {2}: held under another
--- token, {3}: broken already.
+-- token, {3}: broken already, {6}: nothing yet, ask again; a second number: there is more to do for others.
 CREATE OR REPLACE FUNCTION {schema}.break_lock(p_name bytea, p_token bigint, p_at_once boolean, p_durable boolean)
 RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   now_ timestamptz;
   broken {schema}.lock%ROWTYPE;
   found_ bigint;
   alive_ bigint;
+  served integer := 0;
   nothing text;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -521,7 +537,8 @@ BEGIN
   nothing := pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 6011413850937217616))::text;
   IF current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'local', true); END IF;
   now_ := clock_timestamp();
-  PERFORM {schema}.settle(p_name, now_, ''::bytea, p_durable);
+  -- A grant that lapsed is none: all of those go first.
+  IF {schema}.settle(p_name, now_, ''::bytea, p_durable, {most}) >= {most} THEN RETURN ARRAY[6]; END IF;
   -- Locked: a renewal of the same moment comes before this or finds nothing.
   PERFORM FROM {schema}.lock l WHERE l.name = p_name FOR UPDATE;
   SELECT count(*), count(*) FILTER (WHERE l.state <> 2) INTO found_, alive_ FROM {schema}.lock l WHERE l.name = p_name;
@@ -534,12 +551,13 @@ BEGIN
   END IF;
   IF p_at_once THEN
     DELETE FROM {schema}.lock l WHERE l.name = p_name AND l.holder = broken.holder;
-    PERFORM {schema}.settle(p_name, now_, ''::bytea, p_durable);
+    served := {schema}.settle(p_name, now_, ''::bytea, p_durable, {most});
   ELSE
     UPDATE {schema}.lock l SET state = 2, holder = int8send(broken.first_token), value = ''
       WHERE l.name = p_name AND l.holder = broken.holder;
   END IF;
   IF broken.kind = 4 THEN PERFORM pg_notify({schema}.change_channel(p_name), ''); END IF;
+  IF served >= {most} THEN RETURN ARRAY[1, 1]; END IF;
   RETURN ARRAY[1];
 END $$;
 COMMENT ON FUNCTION {schema}.break_lock IS 'Sallyport: takes a grant away';
@@ -548,7 +566,7 @@ COMMENT ON FUNCTION {schema}.break_lock IS 'Sallyport: takes a grant away';
 CREATE OR REPLACE FUNCTION {schema}.look(p_prefix bytea, p_after bytea, p_limit bigint, p_exact boolean)
 RETURNS TABLE (name bytea, waits boolean, kind smallint, permits integer, mode smallint, state smallint, token bigint,
   age_ms bigint, rest_ms bigint, local_waiters integer, pid bigint, host bytea, label bytea, value bytea)
-LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
   now_ timestamptz := clock_timestamp();
@@ -579,28 +597,40 @@ END $$;
 COMMENT ON FUNCTION {schema}.look IS 'Sallyport: who holds and who waits';
 
 -- Removes what contenders left that ended without a word. Once a minute in the whole store, whoever asks, unless p_now.
--- Returns how many names it looked at.
+-- Answers how many names it looked at; a second number: it stopped before the end, call again.
 CREATE OR REPLACE FUNCTION {schema}.sweep(p_now boolean, p_durable boolean) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
+  most constant integer := {most};
   now_ timestamptz := clock_timestamp();
   one bytea;
   looked bigint := 0;
+  done_ integer;
+  rest integer := most;  -- for so many contenders something may still be done
 BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'SP001', MESSAGE = 'Sallyport needs transactions that are read committed';
+  END IF;
   PERFORM FROM {schema}.state s WHERE p_now OR s.swept < now_ - interval '1 minute' FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN RETURN ARRAY[0]; END IF;
-  UPDATE {schema}.state SET swept = now_;
   PERFORM set_config('synchronous_commit', 'off', true);
   FOR one IN
     SELECT l.name FROM {schema}.lock l WHERE l.expires <= now_ UNION
-    SELECT q.name FROM {schema}.queue q WHERE q.lapses <= now_ LIMIT 1000
+    SELECT q.name FROM {schema}.queue q WHERE q.lapses <= now_ LIMIT most
   LOOP
     -- A name that is in use is settled by those who use it.
     CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended(encode(one, 'hex'), 6011413850937217616));
     looked := looked + 1;
-    DELETE FROM {schema}.queue q WHERE q.name = one AND q.lapses <= now_;
-    PERFORM {schema}.settle(one, now_, ''::bytea, p_durable);
+    DELETE FROM {schema}.queue q WHERE q.name = one AND q.place = ANY (ARRAY(
+      SELECT o.place FROM {schema}.queue o WHERE o.name = one AND o.lapses <= now_ ORDER BY o.place LIMIT rest));
+    GET DIAGNOSTICS done_ = ROW_COUNT;
+    rest := rest - done_;
+    EXIT WHEN rest = 0;
+    rest := rest - {schema}.settle(one, now_, ''::bytea, p_durable, rest);
+    EXIT WHEN rest = 0;
   END LOOP;
+  IF rest = 0 OR looked >= most THEN RETURN ARRAY[looked, 1]; END IF;
+  UPDATE {schema}.state SET swept = now_;
   RETURN ARRAY[looked];
 END $$;
 COMMENT ON FUNCTION {schema}.sweep IS 'Sallyport: removes what the dead left';

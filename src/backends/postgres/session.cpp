@@ -54,7 +54,8 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
 
 session::session(address where, const backend_api::open_request& request,
                  std::shared_ptr<net::pump> engine, backend_api::hearing::attention attention)
-    : sql::session(request.listener, std::move(engine), std::move(attention)),
+    : sql::session(request.listener, std::move(engine), std::move(attention), "postgres",
+                   where.store),
       address_(std::move(where)),
       speech_({.schema = address_.schema,
                .durable = address_.durable,
@@ -208,7 +209,9 @@ base::result<std::optional<std::string>> session::greet(const reply* said, int s
       const base::mutex_lock lock(mutex_);
       facts_ = greeting_->facts();
     }
-    greeted();
+    if (auto named = greeted(greeting_->facts().store); !named) {
+      return tl::unexpected(named.error());
+    }
   }
   return next;
 }

@@ -69,7 +69,13 @@ speech::speech(settings how)
       downgrade_(function("downgrade", 5)),
       set_value_(function("set_value", 3)),
       break_lock_(function("break_lock", 4)),
-      look_{"look", "SELECT * FROM " + quoted(how_.schema) + ".look($1, $2, $3, $4)"},
+      // Bytes as digits: how the server writes them by itself is a setting (bytea_output).
+      look_{
+          "look",
+          "SELECT encode(name, 'hex'), waits, kind, permits, mode, state, token, age_ms, rest_ms, "
+          "local_waiters, pid, encode(host, 'hex'), encode(label, 'hex'), encode(value, 'hex') "
+          "FROM " +
+              quoted(how_.schema) + ".look($1, $2, $3, $4)"},
       sweep_(function("sweep", 2)),
       change_channel_(function("change_channel", 1)) {}
 
@@ -168,6 +174,15 @@ call speech::list(std::string_view prefix, std::string_view after, std::size_t l
   made.bytes(after);
   made.number(sql::small(limit));
   made.truth(false);
+  return made;
+}
+
+call speech::settle(std::string_view name) const {
+  call made{.prepared = &leave_, .text = {}, .parameters = {}};
+  made.bytes(name);
+  made.bytes(bytes_of({}));  // nobody leaves
+  made.truth(true);
+  made.truth(how_.durable);
   return made;
 }
 

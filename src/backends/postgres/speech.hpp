@@ -37,6 +37,7 @@ class speech final : public sql::speech {
   [[nodiscard]] call who(const lock_name& name) const override;
   [[nodiscard]] call list(std::string_view prefix, std::string_view after,
                           std::size_t limit) const override;
+  [[nodiscard]] call settle(std::string_view name) const override;
   [[nodiscard]] call sweep() const override;
   /// Ends the sessions of this role, of other clients or of this one, that stand in the middle of a call
   /// and wait for their client: the end of the request, or the reading of the answer, does not come.

@@ -29,6 +29,11 @@ base::failure not_understood(std::string_view what) {
           "the answer to " + std::string(what) + " was not understood"};
 }
 
+base::failure too_much_left() {
+  return {make_error_code(errc::unavailable),
+          "so many have died in this lock's queue that taking them away was not over in time"};
+}
+
 /// "{1,2,3}"; empty: it is no such thing.
 std::vector<std::int64_t> numbers_in(const reply& said) {
   std::vector<std::int64_t> all;
@@ -62,11 +67,10 @@ waiting waiting_of(std::int64_t ask_again_ms, std::int64_t newest, std::int64_t 
           .newest_token = token_of(newest)};
 }
 
-/// "\x6162" as bytes.
+/// "6162" as bytes.
 std::string bytes_in(std::string_view text) {
   std::string out;
-  if (!text.starts_with("\\x")) return out;
-  for (std::size_t i = 2; i + 1 < text.size(); i += 2) {
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
     unsigned byte = 0;
     std::from_chars(text.data() + i, text.data() + i + 2, byte, 16);
     out += static_cast<char>(byte);
@@ -129,9 +133,18 @@ void add(const std::vector<std::string>& row, lock_info& info) {
 
 }  // namespace
 
+bool says_repeat(const reply& said) noexcept {
+  return said.rows.size() == 1 && !said.rows.front().empty() && said.rows.front().front() == "{6}";
+}
+
+bool says_more(const reply& said, std::size_t usual) noexcept {
+  if (said.rows.size() != 1 || said.rows.front().empty()) return false;
+  return static_cast<std::size_t>(std::ranges::count(said.rows.front().front(), ',')) == usual;
+}
+
 base::result<acquire_answer> acquire_answer_of(const reply& said) {
   const auto all = numbers_in(said);
-  if (all.size() == 6 && all[0] == 1) {
+  if ((all.size() == 6 || all.size() == 7) && all[0] == 1) {
     return granted{.tokens = {token_of(all[1]), token_of(all[2])},
                    .remaining = span_of(all[3]),
                    .provisional = all[4] == 1,
@@ -144,11 +157,13 @@ base::result<acquire_answer> acquire_answer_of(const reply& said) {
     return base::fail(errc::wrong_kind, "the name is in use as a " +
                                             std::string(used_as ? to_string(*used_as) : "lock"));
   }
+  if (says_repeat(said)) return tl::unexpected(too_much_left());
   return tl::unexpected(not_understood("acquire"));
 }
 
 base::result<std::vector<renew_answer>> renew_answers_of(const reply& said, std::size_t asked) {
-  const auto all = numbers_in(said);
+  auto all = numbers_in(said);
+  if (asked == 1 && all.size() == 5) all.pop_back();  // a downgrade that has more to do
   if (all.size() != 4 * asked) return tl::unexpected(not_understood("renew"));
   std::vector<renew_answer> answers;
   for (std::size_t i = 0; i < all.size(); i += 4) {
@@ -166,7 +181,7 @@ base::result<std::vector<renew_answer>> renew_answers_of(const reply& said, std:
 
 base::result<leave_answer> leave_answer_of(const reply& said) {
   const auto all = numbers_in(said);
-  if (all.size() != 1) return tl::unexpected(not_understood("release"));
+  if (all.empty() || all.size() > 2) return tl::unexpected(not_understood("release"));
   return all[0] == 1 ? leave_answer::left : leave_answer::not_there;
 }
 
@@ -178,7 +193,10 @@ base::result<bool> set_value_answer_of(const reply& said) {
 
 base::result<std::monostate> break_answer_of(const reply& said) {
   const auto all = numbers_in(said);
-  if (all == std::vector<std::int64_t>{1}) return std::monostate{};
+  if (all == std::vector<std::int64_t>{1} || all == std::vector<std::int64_t>{1, 1}) {
+    return std::monostate{};
+  }
+  if (says_repeat(said)) return tl::unexpected(too_much_left());
   if (all == std::vector<std::int64_t>{0}) return base::fail(errc::no_such_lock, "nobody holds it");
   if (all == std::vector<std::int64_t>{2}) {
     return base::fail(errc::token_mismatch, "it is held under another token");

@@ -1,5 +1,6 @@
 #include "backends/sql/connection.hpp"
 
+#include "backends/sql/answers.hpp"
 #include <sallyport/error.hpp>
 #include <sallyport/lease_clock.hpp>
 
@@ -396,7 +397,7 @@ bool connection::take_replies() {
 void connection::dispatch() {
   for (std::size_t i = 0; i < batch_.size(); ++i) {
     if (!batch_[i].who) continue;
-    if (settings_.worth_repeating(said_[i]) && repeat(i)) continue;
+    if ((says_repeat(said_[i]) || settings_.worth_repeating(said_[i])) && repeat(i)) continue;
     batch_[i].who->answered(std::move(said_[i]));
     batch_[i].who.reset();
   }
@@ -412,7 +413,8 @@ void connection::dispatch() {
 
 bool connection::repeat(std::size_t index) {
   std::unique_ptr<exchange>& who = batch_[index].who;
-  if (who->repeated >= most_repetitions) return false;
+  // What gets on is repeated until its time is over.
+  if (!says_repeat(said_[index]) && ++who->repeated > most_repetitions) return false;
   const base::mutex_lock lock(mutex_);
   const auto same_key = [&](const flight& other) {
     return other.order_key == batch_[index].order_key;
@@ -425,7 +427,6 @@ bool connection::repeat(std::size_t index) {
                             return each->order_key == batch_[index].order_key;
                           }));
   if (!up_ || broken_ || overtaken || lease_clock::now() >= who->answer_by) return false;
-  ++who->repeated;
   if (room_in_flight()) {
     put_in_flight(std::move(who));
     flush();

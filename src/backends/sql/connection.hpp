@@ -37,7 +37,7 @@ class exchange {
   time_point answer_by = time_point::max();
   /// Calls of one key take effect in the order in which they were sent; zero: none.
   backend_api::holder_id order_key;
-  unsigned repeated = 0;  ///< how often it was sent again, after a deadlock
+  unsigned repeated = 0;  ///< how often it was sent again, after deadlocks
 
   /// Called exactly once, by answer_by at the latest, without a mutex: on the pump's thread or inside
   /// send() or close(). A reply of the server, also an error of its own; or

@@ -12,6 +12,10 @@
 /// How values of ours look as whole numbers, which is what servers are told and tell.
 namespace sallyport::backends::sql {
 
+/// No call lets in or takes away more contenders than this: whoever needs more calls again. So
+/// nobody stands behind a long transaction on a busy name.
+inline constexpr int most_contenders_at_once = 128;
+
 /// Zero where there is none.
 [[nodiscard]] inline std::int64_t number_in(std::string_view text) noexcept {
   std::int64_t value = 0;

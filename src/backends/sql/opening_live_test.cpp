@@ -49,6 +49,61 @@ TEST_F(Opening, RefusesATableThatLooksLikeItsVersionAndIsNot) {
   EXPECT_TRUE(refused.says(errors().strange_state)) << refused.text;
 }
 
+TEST_F(Opening, TheStoresNameIsTheSameThroughEveryAddress) {
+  const auto lock_at = [](const std::string& address) {
+    mutex lock{open(address), "door", lasting()};
+    return lock.acquire().fence_pass().lock;
+  };
+  const std::string usual = address_at(server_->port());
+
+  const std::string lock = lock_at(usual);
+
+  EXPECT_NE(lock.find(server_->value("SELECT store FROM " + table("state")) + "|door"),
+            std::string::npos)
+      << lock;
+  for (const std::string& address : other_addresses(*server_)) {
+    EXPECT_EQ(lock_at(address), lock) << address;
+  }
+  EXPECT_NE(lock_at(usual + in_space("elsewhere")), lock);
+  const std::string by_hand = lock_at(usual + "?store=shop");
+  EXPECT_NE(by_hand.find(":shop|door"), std::string::npos) << by_hand;
+  EXPECT_EQ(error_of([&] { open(usual + "?store=a%20b"); }).code, errc::bad_uri);
+}
+
+TEST_F(Opening, TheStoresNameIsKnownToALeaseAlsoIfTheServerWasNotThereAtFirst) {
+  const std::string space = in_space("later");
+  const std::string lock = [&] {
+    mutex door{open(address_at(server_->port()) + space), "door", lasting()};
+    return door.acquire().fence_pass().lock;
+  }();
+  fault_proxy network{server_->port()};
+  network.refuse_connections();
+  const auto store = open(address_at(network.port()) + space);
+  EXPECT_EQ(store.capabilities().store_id, "");
+
+  network.accept_connections();
+  mutex door{store, "door", lasting()};
+
+  EXPECT_EQ(door.acquire().fence_pass().lock, lock);
+}
+
+TEST_F(Opening, TheStoresNameIsThatOfTheTablesThatMadeTheGrant) {
+  fault_proxy network{server_->port()};
+  const auto store = open(address_at(network.port()) + in_space("renamed"));
+  mutex door{store, "door", lasting()};
+  const auto held = door.acquire();
+  const std::string before = held.fence_pass().lock;
+
+  server_->rows("UPDATE " + table("state", "renamed") +
+                " SET store = '6d0b5a3c-29f4-4c4e-9d3f-0a1b2c3d4e5f'");
+  network.close_all();
+  mutex window{store, "window", lasting()};
+  const std::string after = window.acquire().fence_pass().lock;
+
+  EXPECT_NE(after.find(":6d0b5a3c-"), std::string::npos) << after;
+  EXPECT_EQ(held.fence_pass().lock, before) << "its token is of the store as it was";
+}
+
 TEST_F(Opening, RefusesAnotherVersion) {
   open(server_->address() + in_space("later"));
   server_->rows("UPDATE " + table("state", "later") + " SET version = 99");

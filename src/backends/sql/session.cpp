@@ -5,6 +5,8 @@
 #include <sallyport/lease_clock.hpp>
 
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <utility>
 
 namespace sallyport::backends::sql {
@@ -49,6 +51,7 @@ class session::acquire_exchange final : public exchange {
   void answered(base::result<reply> said) override {
     const delivery_gate::pass pass(home_.gate_);
     if (!pass.open()) return;
+    home_.serve_on_after(said, 6, what);
     auto answer = home_.meaning(said, &acquire_answer_of);
     auto* const waits = answer ? std::get_if<waiting>(&*answer) : nullptr;
     if (waits != nullptr) {
@@ -95,6 +98,7 @@ class session::leave_exchange final : public exchange {
   void answered(base::result<reply> said) override {
     const delivery_gate::pass pass(home_.gate_);
     if (!pass.open()) return;
+    home_.serve_on_after(said, 1, what);
     auto answer = home_.meaning(said, &leave_answer_of);
     if (answer) home_.forget_lane(order_key);
     home_.listener_.leave_answered(order_key, std::move(answer));
@@ -110,6 +114,7 @@ class session::downgrade_exchange final : public exchange {
   void answered(base::result<reply> said) override {
     const delivery_gate::pass pass(home_.gate_);
     if (!pass.open()) return;
+    home_.serve_on_after(said, 4, what);
     const auto all = home_.renewals_in(said, 1);
     if (all) {
       home_.listener_.downgrade_answered(order_key, all->front());
@@ -139,10 +144,12 @@ class session::other_exchange final : public exchange {
 // ---- opening and closing -------------------------------------------------------------------------
 
 session::session(backend_api::events& listener, std::shared_ptr<net::pump> engine,
-                 backend_api::hearing::attention attention)
+                 backend_api::hearing::attention attention, std::string_view scheme,
+                 std::string_view store)
     : listener_(listener),
       pump_(std::move(engine)),
-      hearing_(*this, pump_->descriptor_number(), std::move(attention)) {}
+      hearing_(*this, pump_->descriptor_number(), std::move(attention)),
+      identity_(scheme, store) {}
 
 void session::connect(const connection::settings& how, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -183,10 +190,12 @@ std::optional<base::failure> session::wait_for_first_connection() {
   return trouble_;
 }
 
-void session::greeted() {
+base::result<void> session::greeted(std::string_view store) {
+  if (auto learnt = identity_.learn(store); !learnt) return learnt;
   const base::mutex_lock lock(state_);
   greeted_ = true;
   trouble_.reset();
+  return {};
 }
 
 void session::connected() {
@@ -327,12 +336,40 @@ void session::set_value(const renew_request& holder, std::string_view value,
       holder.holder);
 }
 
+/// A list that is asked for piece by piece.
+struct session::listing {
+  std::string prefix;
+  std::string after;
+  std::size_t wanted = 0;  // how many names are still to come, at most
+  std::vector<lock_info> found;
+  completion<std::vector<lock_info>> done;
+};
+
 void session::list(std::string_view prefix, std::string_view after, std::size_t limit,
                    completion<std::vector<lock_info>> done) {
-  ask(words().list(prefix, after, limit),
-      [this, done = std::move(done)](const base::result<reply>& said) {
-        done(meaning(said, &look_answer_of));
-      });
+  list_on(std::make_shared<listing>(
+      listing{std::string(prefix), std::string(after), limit, {}, std::move(done)}));
+}
+
+void session::list_on(std::shared_ptr<listing> all) {
+  const std::size_t piece = std::min(all->wanted, most_names_at_once);
+  call question = words().list(all->prefix, all->after, piece);
+  ask(std::move(question), [this, all = std::move(all), piece](const base::result<reply>& said) {
+    auto some = meaning(said, &look_answer_of);
+    if (!some) {
+      all->done(tl::unexpected(some.error()));
+      return;
+    }
+    const bool more = some->size() == piece && all->wanted > piece;
+    all->wanted -= some->size();
+    std::ranges::move(*some, std::back_inserter(all->found));
+    if (!more) {
+      all->done(std::move(all->found));
+      return;
+    }
+    all->after = all->found.back().name;
+    list_on(all);
+  });
 }
 
 void session::who(const lock_name& name, completion<std::optional<lock_info>> done) {
@@ -351,7 +388,8 @@ void session::who(const lock_name& name, completion<std::optional<lock_info>> do
 void session::break_lock(const lock_name& name, fencing_token observed,
                          backend_api::break_mode mode, completion<std::monostate> done) {
   ask(words().break_lock(name, observed, mode),
-      [this, done = std::move(done)](const base::result<reply>& said) {
+      [this, name, done = std::move(done)](const base::result<reply>& said) {
+        if (said && says_more(*said, 1)) serve_on(name.text());
         done(meaning(said, &break_answer_of));
       });
 }
@@ -363,7 +401,23 @@ void session::sweep_now_and_then() {
     if (now < next_sweep_) return;
     next_sweep_ = now + sweep_interval;
   }
-  ask(words().sweep(), [](const base::result<reply>& /*said*/) {});
+  sweep();
+}
+
+void session::sweep() {
+  ask(words().sweep(), [this](const base::result<reply>& said) {
+    if (said && says_more(*said, 1)) sweep();
+  });
+}
+
+void session::serve_on(const std::string& name) {
+  ask(words().settle(name), [this, name](const base::result<reply>& said) {
+    if (said && says_more(*said, 1)) serve_on(name);
+  });
+}
+
+void session::serve_on_after(const base::result<reply>& said, std::size_t usual, const call& done) {
+  if (said && says_more(*said, usual)) serve_on(done.parameters.front().bytes);
 }
 
 // ---- hearing -------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include "backend_api/backend.hpp"
 #include "backend_api/delivery_gate.hpp"
 #include "backend_api/hearing.hpp"
+#include "backend_api/store_identity.hpp"
 #include "backends/sql/connection.hpp"
 #include "backends/sql/speech.hpp"
 #include "base/mutex.hpp"
@@ -17,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -36,6 +38,7 @@ class session : public std::enable_shared_from_this<session>,
                 private backend_api::ear {
  public:
   [[nodiscard]] const sallyport::capabilities& capabilities() const { return capabilities_; }
+  [[nodiscard]] const std::string& store_id() const noexcept { return identity_.id(); }
 
   void acquire(const backend_api::acquire_request& request);
   void leave(const backend_api::leave_request& request, bool withdraw);
@@ -70,12 +73,16 @@ class session : public std::enable_shared_from_this<session>,
   static constexpr duration housekeeping_patience = std::chrono::seconds{5};
   /// What the dead left is looked for this often by a client, and by one client at a time.
   static constexpr duration sweep_interval = std::chrono::seconds{60};
+  /// A list is asked for in pieces of so many names.
+  static constexpr std::size_t most_names_at_once = 128;
   /// So many contenders can be on the second connection; those that lapse unheard-of stay counted.
   static constexpr std::size_t most_on_second = 100'000;
 
  protected:
+  /// `scheme` and `store`: as store_identity.
   session(backend_api::events& listener, std::shared_ptr<net::pump> engine,
-          backend_api::hearing::attention attention);
+          backend_api::hearing::attention attention, std::string_view scheme,
+          std::string_view store);
 
   /// In one call, on the connection of the first one's contender.
   void renew_together(std::span<const backend_api::renew_request> batch);
@@ -101,9 +108,12 @@ class session : public std::enable_shared_from_this<session>,
   [[nodiscard]] std::size_t lane_of(const backend_api::holder_id& who) SALLYPORT_EXCLUDES(state_);
   /// Waits until it is greeted or in trouble, but not for long. What the trouble was.
   [[nodiscard]] std::optional<base::failure> wait_for_first_connection() SALLYPORT_EXCLUDES(state_);
-  /// The greeting succeeded.
-  void greeted() SALLYPORT_EXCLUDES(state_);
-  void set_capabilities(sallyport::capabilities all) { capabilities_ = std::move(all); }
+  /// The greeting succeeded, and said what the store is called. A failure ends the attempt.
+  base::result<void> greeted(std::string_view store) SALLYPORT_EXCLUDES(state_);
+  void set_capabilities(sallyport::capabilities all) {
+    capabilities_ = std::move(all);
+    capabilities_.store_id = identity_.id();
+  }
   /// `whose`: on that contender's connection; zero: it is nobody's.
   void ask(call what, std::function<void(base::result<reply>)> done,
            const backend_api::holder_id& whose = {});
@@ -130,6 +140,15 @@ class session : public std::enable_shared_from_this<session>,
   /// The failure behind a server's error.
   [[nodiscard]] base::failure take_error(const reply& error);
   void sweep_now_and_then() SALLYPORT_EXCLUDES(state_);
+  /// Until nothing that died is left.
+  void sweep();
+  /// A call stopped before it had done all that has to be done for the contenders of its name: goes on
+  /// with it. If this client dies before that, those who wait go on when they ask.
+  void serve_on(const std::string& name);
+  /// `done`: a call whose first parameter is a name; `usual`: how many numbers its answer has.
+  void serve_on_after(const base::result<reply>& said, std::size_t usual, const call& done);
+  struct listing;
+  void list_on(std::shared_ptr<listing> all);
   void choose_lane(const backend_api::holder_id& who) SALLYPORT_EXCLUDES(state_);
   void forget_lane(const backend_api::holder_id& who) SALLYPORT_EXCLUDES(state_);
 
@@ -139,6 +158,7 @@ class session : public std::enable_shared_from_this<session>,
   [[nodiscard]] backend_api::urgency unfinished() override;
 
   backend_api::hearing hearing_;
+  backend_api::store_identity identity_;
   std::vector<std::shared_ptr<connection>> calls_;  // constant once open
   sallyport::capabilities capabilities_;            // likewise
   std::atomic<bool> undriven_waiters_{false};       // somebody waits without ever driving

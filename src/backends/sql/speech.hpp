@@ -30,6 +30,8 @@ class speech {
   [[nodiscard]] virtual call who(const lock_name& name) const = 0;
   [[nodiscard]] virtual call list(std::string_view prefix, std::string_view after,
                                   std::size_t limit) const = 0;
+  /// Takes away what lapsed of a name, and lets in who may enter.
+  [[nodiscard]] virtual call settle(std::string_view name) const = 0;
   /// Removes what the dead left.
   [[nodiscard]] virtual call sweep() const = 0;
 };

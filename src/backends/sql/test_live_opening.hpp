@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace sallyport::sql_live {
 
@@ -19,6 +20,8 @@ namespace sallyport::sql_live {
 void run_script(const sql_server& server, const std::string& script);
 /// In which others may make their tables.
 void make_space(const sql_server& server, const std::string& space);
+/// Other ways to write address_at().
+[[nodiscard]] std::vector<std::string> other_addresses(const sql_server& server);
 /// How many tables and the like there are in it.
 [[nodiscard]] std::size_t count_tables(const sql_server& server, const std::string& space);
 /// Each of our rows that is there from the beginning is there once.

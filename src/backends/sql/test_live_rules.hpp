@@ -16,4 +16,18 @@ void set_watchman(const sql_server& server);
 /// What the server says of a deadlock.
 [[nodiscard]] std::string word_for_deadlock();
 
+// ---- crowds ----------------------------------------------------------------------------------------
+
+/// So many readers in the queue of a shared_mutex, each of which is alive, or has lapsed.
+void add_readers(const sql_server& server, const std::string& name, int count, bool alive);
+/// So many readers of a shared_mutex that hold it, by a lease that has ended.
+void add_dead_holders(const sql_server& server, const std::string& name, int count);
+/// A call that does nothing but take away what lapsed of a name, and let in who may enter; what it
+/// answers.
+[[nodiscard]] std::string settle(const sql_server& server, const std::string& name);
+/// A writer's attempt to enter without waiting; what it answers.
+[[nodiscard]] std::string try_to_write(const sql_server& server, const std::string& name);
+/// One call that looks after all names; what it answers.
+[[nodiscard]] std::string sweep_once(const sql_server& server);
+
 }  // namespace sallyport::sql_live

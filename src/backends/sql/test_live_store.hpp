@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -47,6 +48,8 @@ inline client open(const std::string& address, client_options options = quick())
 // A space is where a client's tables are, apart from those of others: a schema, or a prefix.
 
 [[nodiscard]] std::unique_ptr<sql_server> start_server(const kit::shifted_clock* clock = nullptr);
+/// With its folder in that one.
+[[nodiscard]] std::unique_ptr<sql_server> start_server_in(const std::filesystem::path& parent);
 /// As the user who may do everything.
 [[nodiscard]] std::string address_at(std::uint16_t port);
 [[nodiscard]] std::string with_user(const sql_server& server, const std::string& user,
