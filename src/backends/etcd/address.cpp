@@ -1,5 +1,6 @@
 #include "backends/etcd/address.hpp"
 
+#include "backend_api/store_identity.hpp"
 #include "base/secret.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
@@ -50,6 +51,9 @@ base::result<std::monostate> read_option(const std::string& name, const std::str
   if (name == "prefix") return read_prefix(value, out);
   if (name == "password_file" || name == "password_env") {
     return take(out.password, secret_of(name, value));
+  }
+  if (name == "store" && !backend_api::acceptable_store_name(value)) {
+    return bad(std::string(backend_api::store_names_are));
   }
   for (const auto& [option, where] : {std::pair{"user", &out.user},
                                       {"ca_file", &out.tls.ca_file},
@@ -102,17 +106,6 @@ base::result<address> parse_address(std::string_view text) {
     return bad("certificates need etcds://");
   }
   return out;
-}
-
-std::string store_id_of(const address& where) {
-  std::string place = where.store;
-  if (place.empty()) {
-    std::vector<std::string> members;
-    for (const auto& each : where.members) members.push_back(each.describe());
-    std::ranges::sort(members);
-    for (const auto& each : members) place += (place.empty() ? "" : ",") + each;
-  }
-  return "etcd:" + place + ":" + where.prefix;
 }
 
 }  // namespace sallyport::backends::etcd

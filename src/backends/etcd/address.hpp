@@ -17,14 +17,11 @@ struct address {
   std::string user;  ///< empty: no log-in
   std::string password;
   std::string prefix;  ///< stands before every lock's name
-  std::string store;   ///< names the token space; empty: made from where the members are
+  std::string store;   ///< names the token space by hand; empty: the name that the store keeps
 };
 
 /// etcd:// and etcds://. Reads password files. Fails with bad_uri, naming what is wrong and what
 /// would be right, never a secret.
 [[nodiscard]] base::result<address> parse_address(std::string_view uri);
-
-/// Names the token space: `store`, or where the members are, with the prefix.
-[[nodiscard]] std::string store_id_of(const address& where);
 
 }  // namespace sallyport::backends::etcd

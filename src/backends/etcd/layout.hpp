@@ -36,6 +36,8 @@ class layout {
   [[nodiscard]] std::string card(std::string_view key) const;
   /// The name of the lock whose contender this key is, by its looks; nullopt: of none.
   [[nodiscard]] std::optional<std::string_view> name_of(const key_value& found) const;
+  /// Where the store's name is kept; in no name's range.
+  [[nodiscard]] std::string store_name_key() const { return prefix_ + "\x01store"; }
 
  private:
   std::string prefix_;

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 // Addresses, log-in and TLS.
 namespace sallyport::etcd_live {
@@ -26,6 +27,83 @@ TEST(EtcdOpening, AnyOfTheMembersIsEnough) {
   mutex lock{open(address), "door", lasting()};
 
   EXPECT_TRUE(lock.try_acquire());
+}
+
+std::string lock_at(const std::string& address, const std::string& name = "door") {
+  mutex lock{open(address), name, lasting()};
+  return lock.acquire().fence_pass().lock;
+}
+
+TEST(EtcdStoreName, IsTheSameThroughEveryAddress) {
+  etcd_cluster cluster{{.members = 3}};
+  const std::string port = std::to_string(cluster.port(1));
+
+  const std::string lock = lock_at(address_at(cluster.port(0)));
+
+  EXPECT_EQ(lock.size(), std::string("etcd:").size() + 32 + std::string("|door").size()) << lock;
+  EXPECT_EQ(lock_at("etcd://localhost:" + port), lock);
+  EXPECT_EQ(lock_at(cluster.address()), lock);
+  EXPECT_NE(lock_at(cluster.address() + "?prefix=app/"), lock);
+  EXPECT_EQ(lock_at(cluster.address() + "?store=shop"), "etcd:shop|door");
+  EXPECT_EQ(error_of([&] { client::open(cluster.address() + "?store=a%20b"); }).code,
+            errc::bad_uri);
+}
+
+TEST(EtcdStoreName, IsDrawnOnceByManyWhoComeAtOnce) {
+  const etcd_cluster cluster;
+  constexpr std::size_t clients = 8;
+  std::vector<std::string> locks(clients);
+  {
+    std::vector<std::jthread> all;
+    for (std::size_t i = 0; i < clients; ++i) {
+      all.emplace_back([&, i] {
+        const std::string lock = lock_at(address_at(cluster.port(0)), std::to_string(i));
+        locks[i] = lock.substr(0, lock.find('|'));
+      });
+    }
+  }
+
+  for (const std::string& each : locks) EXPECT_EQ(each, locks.front());
+}
+
+TEST(EtcdStoreName, IsAskedForAgainAfterTheConnectionBroke) {
+  etcd_cluster cluster;
+  etcd_cluster other;
+  fault_proxy network{cluster.port(0)};
+  const auto store = open(address_at(network.port()));
+  mutex door{store, "door", lasting()};
+  const auto held = door.acquire();
+  const std::string before = held.fence_pass().lock;
+
+  network.set_target(other.port(0));
+  network.close_all();
+  const std::string after = [&] {
+    mutex window{store, "window", lasting()};
+    return window.acquire().fence_pass().lock;
+  }();
+
+  EXPECT_NE(after.substr(0, after.find('|')), before.substr(0, before.find('|')));
+  EXPECT_EQ(held.fence_pass().lock, before) << "its token is of the store as it was";
+  EXPECT_EQ(lock_at(address_at(other.port(0)), "window"), after);
+}
+
+TEST(EtcdStoreName, WithoutTheRightToKeepItNobodyIsLetInUnlessItIsGivenByHand) {
+  etcd_cluster cluster{{.flags = {"--bcrypt-cost=4"}}};
+  cluster.ctl({"user", "add", "root:topsecret"});
+  cluster.ctl({"user", "add", "alice:secret"});
+  cluster.ctl({"role", "add", "doors"});
+  cluster.ctl({"role", "grant-permission", "doors", "--prefix=true", "readwrite", "door/"});
+  cluster.ctl({"user", "grant-role", "alice", "doors"});
+  cluster.ctl({"user", "grant-role", "root", "root"});
+  cluster.ctl({"auth", "enable"});
+  cluster.always_say({"--user=root:topsecret"});
+  const std::string address = "etcd://alice:secret@127.0.0.1:" + std::to_string(cluster.port(0));
+
+  const auto refused = error_of([&] { static_cast<void>(lock_at(address)); });
+
+  EXPECT_EQ(refused.code, errc::store_refused) << refused.text;
+  EXPECT_NE(refused.text.find("store's name"), std::string::npos) << refused.text;
+  EXPECT_EQ(lock_at(address + "?store=shop"), "etcd:shop|door");
 }
 
 /// A cluster that asks for a log-in, and whose tokens live for a short time only.

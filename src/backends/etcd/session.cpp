@@ -12,9 +12,11 @@
 namespace sallyport::backends::etcd {
 
 using backend_api::acquire_request;
+using backend_api::acquire_told;
 using backend_api::closed_failure;
 using backend_api::completion;
 using backend_api::delivery_gate;
+using backend_api::granted;
 using backend_api::leave_request;
 using backend_api::renew_outcome;
 using backend_api::renew_request;
@@ -27,6 +29,12 @@ constexpr const char* txn_method = "/etcdserverpb.KV/Txn";
 constexpr const char* grant_method = "/etcdserverpb.Lease/LeaseGrant";
 constexpr const char* revoke_method = "/etcdserverpb.Lease/LeaseRevoke";
 constexpr duration revoke_patience = 1s;
+// So much later than its request's time may a grant be told that came over a new connection.
+constexpr duration name_patience = 500ms;
+
+base::result<backend_api::acquire_answer> unnamed_failure() {
+  return base::fail(errc::outcome_unknown, "the connection broke while it was granted");
+}
 
 template <class T, class Read>
 reply<T> translated(const reply<std::string>& said, Read read) {
@@ -40,7 +48,7 @@ reply<T> translated(const reply<std::string>& said, Read read) {
   return out;
 }
 
-sallyport::capabilities capabilities_of(const address& where) {
+sallyport::capabilities make_capabilities() {
   sallyport::capabilities out;
   out.fencing = true;
   out.fifo = true;
@@ -52,7 +60,6 @@ sallyport::capabilities capabilities_of(const address& where) {
   out.survives_store_restart = true;
   out.min_lease = 2s;
   out.lease_granularity = 1s;
-  out.store_id = store_id_of(where);
   out.caveats = {
       "Tokens are etcd's revisions: they keep their order as long as the cluster keeps its data. "
       "Restoring a snapshot takes revisions back.",
@@ -90,15 +97,34 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
 session::session(const address& where, const backend_api::open_request& request)
     : listener_(request.listener),
       keys_(where.prefix),
-      capabilities_(capabilities_of(where)),
+      capabilities_(make_capabilities()),
+      identity_("etcd", where.store),
       machine_({.keys = layout(where.prefix),
                 .owner = request.owner,
                 .fresh_lease = &session::fresh_lease,
-                .wall_ms = &base::wall_clock_ms}) {}
+                .wall_ms = &base::wall_clock_ms}) {
+  capabilities_.store_id = identity_.id();
+}
 
 std::optional<store_entry> session::entry_of(const backend_api::holder_id& who) const {
   const base::mutex_lock lock(mutex_);
   return machine_.grant_of(who);
+}
+
+void session::answer_parked() {
+  std::vector<std::unique_ptr<const backend_api::parked_acquire>> unsent;
+  std::unordered_map<backend_api::holder_id, granted> unnamed;
+  {
+    const base::mutex_lock lock(mutex_);
+    unsent = parked_.take_all();
+    unnamed.swap(unnamed_);
+  }
+  for (const auto& each : unsent) {
+    listener_.acquire_answered(each->request.holder, tl::unexpected(closed_failure()));
+  }
+  for (const auto& [holder, grant] : unnamed) {
+    listener_.acquire_answered(holder, unnamed_failure());
+  }
 }
 
 void session::close() {
@@ -125,6 +151,7 @@ void session::close() {
     for (int left = farewells_.load(); left > 0; left = farewells_.load()) farewells_.wait(left);
   }
   gate_.close();
+  answer_parked();
   transport_->close();
 }
 
@@ -174,6 +201,13 @@ void session::work_off() {
 }
 
 void session::carry_out(action& what) {
+  if (auto* const told = std::get_if<acquire_told>(&what);
+      told != nullptr && !name_is_fresh() && told->answer &&
+      std::holds_alternative<granted>(*told->answer)) {
+    // It may be the grant of a store of another name.
+    tell_once_named(told->holder, std::get<granted>(*told->answer));
+    return;
+  }
   if (auto* const order = std::get_if<txn_order>(&what)) {
     send(*order);
   } else if (backend_api::tell(listener_, what)) {
@@ -219,6 +253,7 @@ void session::send(txn_order& what) {
   transport_->call(txn_method, codec::txn_request(what.what), what.answer_by,
                    [this, errand = what.errand](const reply<std::string>& said) {
                      const auto answer = translated<txn_answer>(said, &codec::read_txn);
+                     if (!answer.value) connection_doubted();
                      heard([&](contention& machine, time_point now, actions& out) {
                        machine.txn_answered(errand, answer, now, out);
                      });
@@ -238,14 +273,113 @@ void session::acquire(const acquire_request& request) {
   {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
-      step([&](contention& machine, time_point now, actions& out) {
-        machine.acquire(request, now, out);
-      });
+      if (name_is_fresh()) {
+        step([&](contention& machine, time_point now, actions& out) {
+          machine.acquire(request, now, out);
+        });
+      } else {
+        acquire_once_named(request);
+      }
       if (!request.driven) transport_->hurry();
       return;
     }
   }
   listener_.acquire_answered(request.holder, tl::unexpected(closed_failure()));
+}
+
+void session::acquire_once_named(const acquire_request& request) {
+  {
+    const base::mutex_lock lock(mutex_);
+    parked_.park(request);
+  }
+  ask_name(request.answer_by, [this, holder = request.holder](const base::result<void>& learnt) {
+    std::unique_ptr<const backend_api::parked_acquire> parked;
+    {
+      const base::mutex_lock lock(mutex_);
+      parked = parked_.take(holder);
+    }
+    if (!parked) return;
+    if (!learnt) {
+      listener_.acquire_answered(holder, tl::unexpected(learnt.error()));
+      return;
+    }
+    step([&](contention& machine, time_point now, actions& out) {
+      machine.acquire(parked->request, now, out);
+    });
+  });
+}
+
+void session::tell_once_named(const backend_api::holder_id& holder, const granted& grant) {
+  {
+    const base::mutex_lock lock(mutex_);
+    unnamed_.insert_or_assign(holder, grant);
+  }
+  const std::uint64_t doubts = doubts_.load();
+  ask_name(lease_clock::now() + name_patience,
+           [this, holder, doubts](const base::result<void>& learnt) {
+             const auto waiting = take_unnamed(holder);
+             if (!waiting) return;
+             // It was the same connection all the while, so the name is that of the store which granted it.
+             if (learnt && doubts_.load() == doubts) {
+               listener_.acquire_answered(holder, *waiting);
+             } else {
+               listener_.acquire_answered(holder, unnamed_failure());
+             }
+           });
+}
+
+std::optional<granted> session::take_unnamed(const backend_api::holder_id& holder) {
+  const base::mutex_lock lock(mutex_);
+  const auto found = unnamed_.find(holder);
+  if (found == unnamed_.end()) return std::nullopt;
+  const granted taken = found->second;
+  unnamed_.erase(found);
+  return taken;
+}
+
+void session::ask_name(time_point answer_by, std::function<void(const base::result<void>&)> done) {
+  const std::string key = keys_.store_name_key();
+  const txn what{
+      .when = {{.what = condition::field::created, .number = 0, .key = key}},
+      .then = {put{.key = key, .value = backend_api::fresh_store_name()}, look_up{.key = key}},
+      .otherwise = {look_up{.key = key}}};
+  transport_->call(txn_method, codec::txn_request(what), answer_by,
+                   [this, done = std::move(done)](const reply<std::string>& said) {
+                     const auto alive =
+                         shared_from_this();  // a listener may let go of the last handle
+                     const delivery_gate::pass pass(gate_);
+                     if (!pass.open()) return;
+                     const auto learnt = learn_name(translated<txn_answer>(said, &codec::read_txn));
+                     if (learnt) named_at_ = doubts_.load();
+                     done(learnt);
+                   });
+}
+
+base::result<void> session::learn_name(const reply<txn_answer>& said) {
+  if (!said.value) {
+    // Of the acquire itself nothing was sent.
+    return base::fail(said.why == trouble::refused ? errc::store_refused : errc::unavailable,
+                      "the store's name is not known: " + said.text);
+  }
+  const auto& answers = said.value->answers;
+  if (answers.empty() || answers.back().found.size() != 1) {
+    return base::fail(errc::store_refused, "an answer without the store's name");
+  }
+  return identity_.learn(answers.back().found.front().value);
+}
+
+void session::give_up_parked(const backend_api::holder_id& holder) {
+  std::unique_ptr<const backend_api::parked_acquire> unsent;
+  {
+    const base::mutex_lock lock(mutex_);
+    unsent = parked_.take(holder);
+  }
+  if (unsent) {
+    listener_.acquire_answered(
+        holder, base::fail(errc::unavailable, "its contender has left before it was sent"));
+  } else if (take_unnamed(holder)) {
+    listener_.acquire_answered(holder, unnamed_failure());
+  }
 }
 
 void session::renew(std::span<const renew_request> batch) {
@@ -266,6 +400,7 @@ void session::leave(const leave_request& request, bool /*withdraw*/) {
   {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
+      give_up_parked(request.holder);
       step([&](contention& machine, time_point now, actions& out) {
         machine.leave(request, now, out);
       });
@@ -315,6 +450,8 @@ void session::watch(const lock_name& name, bool on) {
 
 // ---- what comes unasked --------------------------------------------------------------------------
 
+void session::connected() { connection_doubted(); }
+
 void session::kept_alive(const codec::kept_alive& said) {
   heard([&](contention& machine, time_point now, actions& out) {
     machine.kept_alive(said.lease, said.seconds, said.term, now, out);
@@ -322,6 +459,7 @@ void session::kept_alive(const codec::kept_alive& said) {
 }
 
 void session::keep_alives_over(stream_end how) {
+  if (how == stream_end::broken) connection_doubted();
   heard([&](contention& machine, time_point now, actions& out) {
     machine.keep_alives_broken(now, out, how == stream_end::broken);
   });
@@ -336,6 +474,7 @@ void session::watch_reported(const codec::watch_report& said) {
 }
 
 void session::watches_over(stream_end how) {
+  if (how == stream_end::broken) connection_doubted();
   heard([&](contention& machine, time_point now, actions& out) {
     machine.watches_broken(now, out, how == stream_end::broken);
   });

@@ -2,12 +2,16 @@
 
 #include "backend_api/backend.hpp"
 #include "backend_api/delivery_gate.hpp"
+#include "backend_api/parked_acquires.hpp"
+#include "backend_api/store_identity.hpp"
 #include "backends/etcd/contention.hpp"
 #include "backends/etcd/transport.hpp"
 #include "base/mutex.hpp"
 
 #include <atomic>
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +37,7 @@ class session final : public std::enable_shared_from_this<session>, public trans
   session(const address& where, const backend_api::open_request& request);
 
   [[nodiscard]] const sallyport::capabilities& capabilities() const { return capabilities_; }
+  [[nodiscard]] const std::string& store_id() const noexcept { return identity_.id(); }
 
   void acquire(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
   void renew(std::span<const backend_api::renew_request> batch) SALLYPORT_EXCLUDES(mutex_);
@@ -53,6 +58,7 @@ class session final : public std::enable_shared_from_this<session>, public trans
   void close() SALLYPORT_EXCLUDES(mutex_);
 
   // transport_listener
+  void connected() override;
   void kept_alive(const codec::kept_alive& said) override;
   void keep_alives_over(stream_end how) override;
   void watch_reported(const codec::watch_report& said) override;
@@ -75,6 +81,26 @@ class session final : public std::enable_shared_from_this<session>, public trans
   void work_off() SALLYPORT_EXCLUDES(mutex_);
   void carry_out(action& what);
   void send(txn_order& what);
+  /// Before anything is granted the store's name has to be known. It is asked for again after trouble
+  /// with the connection: another cluster may stand there.
+  void acquire_once_named(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
+  /// A grant that came after such trouble is told when the name is known again, and told as
+  /// outcome_unknown if that fails.
+  void tell_once_named(const backend_api::holder_id& holder, const backend_api::granted& grant)
+      SALLYPORT_EXCLUDES(mutex_);
+  [[nodiscard]] std::optional<backend_api::granted> take_unnamed(
+      const backend_api::holder_id& holder) SALLYPORT_EXCLUDES(mutex_);
+  void ask_name(time_point answer_by, std::function<void(const base::result<void>&)> done);
+  [[nodiscard]] base::result<void> learn_name(const reply<txn_answer>& said);
+  /// Another cluster may answer from now on.
+  void connection_doubted() { doubts_.fetch_add(1); }
+  [[nodiscard]] bool name_is_fresh() const {
+    return identity_.named_by_hand() || named_at_.load() == doubts_.load();
+  }
+  /// Nobody will be let in any more.
+  void answer_parked() SALLYPORT_EXCLUDES(mutex_);
+  /// Whoever leaves is not let in afterwards.
+  void give_up_parked(const backend_api::holder_id& holder) SALLYPORT_EXCLUDES(mutex_);
   void ask(const txn& what, std::function<void(const reply<txn_answer>&)> done);
 
   // inspection.cpp
@@ -95,12 +121,18 @@ class session final : public std::enable_shared_from_this<session>, public trans
   sallyport::capabilities capabilities_;  // constant once open
   std::shared_ptr<transport> transport_;  // likewise
   backend_api::delivery_gate gate_;
-  std::atomic<int> farewells_{0};  // revocations under way
+  backend_api::store_identity identity_;
+  std::atomic<std::uint64_t> doubts_{1};    // grows with every trouble
+  std::atomic<std::uint64_t> named_at_{0};  // what doubts_ was when the known name was told
+  std::atomic<int> farewells_{0};           // revocations under way
 
   mutable base::mutex mutex_;
   contention machine_ SALLYPORT_GUARDED_BY(mutex_);
   std::deque<action> to_do_ SALLYPORT_GUARDED_BY(mutex_);
   bool working_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  backend_api::parked_acquires parked_ SALLYPORT_GUARDED_BY(mutex_);
+  std::unordered_map<backend_api::holder_id, backend_api::granted> unnamed_
+      SALLYPORT_GUARDED_BY(mutex_);  // grants that wait for the store's name
   std::unordered_map<std::uint64_t, backend_api::completion<bool>> values_
       SALLYPORT_GUARDED_BY(mutex_);
   std::uint64_t next_value_ SALLYPORT_GUARDED_BY(mutex_) = 1;

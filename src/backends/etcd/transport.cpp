@@ -418,6 +418,7 @@ void transport::await_connection() {
 void transport::connection_changed(bool changed) {
   std::vector<std::shared_ptr<unary>> connected;
   std::vector<std::shared_ptr<unary>> given_up;
+  bool made = false;
   {
     const base::mutex_lock lock(mutex_);
     connecting_ = false;
@@ -430,6 +431,7 @@ void transport::connection_changed(bool changed) {
     }
     if (ready()) {
       refusals_ = 0;
+      made = true;
       connected.swap(parked_);
       open_lines();
     } else if (no_member) {
@@ -445,6 +447,7 @@ void transport::connection_changed(bool changed) {
       await_connection();
     }
   }
+  if (made) listener_.connected();
   for (const auto& each : connected) start(each);
   for (const auto& each : given_up) {
     each->finish({.value = {},

@@ -36,6 +36,8 @@ class transport_listener {
   transport_listener& operator=(const transport_listener&) = delete;
   virtual ~transport_listener() = default;
 
+  /// A connection was made, before anything is sent on it.
+  virtual void connected() = 0;
   virtual void kept_alive(const codec::kept_alive& said) = 0;
   /// What was said on the stream and not answered will not be.
   virtual void keep_alives_over(stream_end how) = 0;

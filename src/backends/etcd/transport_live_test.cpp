@@ -16,6 +16,7 @@ using contract::eventually;
 /// Watches two keys, and says so again whenever the stream is over.
 class watching final : public transport_listener {
  public:
+  void connected() override {}
   void kept_alive(const codec::kept_alive& /*said*/) override {}
   void keep_alives_over(stream_end /*how*/) override {}
   void watch_reported(const codec::watch_report& said) override {

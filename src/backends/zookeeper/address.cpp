@@ -1,5 +1,6 @@
 #include "backends/zookeeper/address.hpp"
 
+#include "backend_api/store_identity.hpp"
 #include "base/secret.hpp"
 #include "base/uri.hpp"
 #include <sallyport/error.hpp>
@@ -38,6 +39,9 @@ base::result<std::monostate> take_option(address& out, const std::string& name,
   } else if (name == "user") {
     out.user = value;
   } else if (name == "store") {
+    if (!backend_api::acceptable_store_name(value)) {
+      return bad(std::string(backend_api::store_names_are));
+    }
     out.store = value;
   } else if (name == "dialect" && (value == "curator" || value == "kazoo")) {
     out.nodes.speech = value == "kazoo" ? dialect::kazoo : dialect::curator;
@@ -96,17 +100,6 @@ base::result<address> parse_address(std::string_view text) {
     return bad("a user needs a password (password_file, password_env), and a password a user");
   }
   return out;
-}
-
-std::string store_id_of(const address& where) {
-  std::string place = where.store;
-  if (place.empty()) {
-    std::vector<std::string> servers = where.servers;
-    std::sort(servers.begin(), servers.end());
-    for (const std::string& each : servers) place += (place.empty() ? "" : ",") + each;
-  }
-  return "zookeeper:" + place + where.nodes.root +
-         (where.nodes.names_are_paths ? "?names=path" : "");
 }
 
 }  // namespace sallyport::backends::zookeeper

@@ -122,6 +122,7 @@ struct contender {
   bool known_free = false;     ///< has looked, and nobody was there
   bool revoked = false;        ///< its node says that somebody asks for it
   std::uint32_t failures = 0;  ///< of entering, in a row
+  time_point pause_until = time_point::min();  ///< the store has refused something: no step before
 
   description card{};
   std::uint32_t permits = 1;

@@ -267,7 +267,7 @@ void contention::on_timer(time_point now, actions& out) {
       case alarm::question:
         question_over(due.number, status::connection_lost, out);
         break;
-      case alarm::note:
+      case alarm::go_on:
         if (contender* const who = find(due.holder)) advance(*who, now, out);
         break;
       case alarm::names:

@@ -92,6 +92,8 @@ class contention {
   /// `line` 0: on any.
   void ask(line_number line, std::vector<request> all, std::uint64_t ticket, time_point answer_by,
            time_point now, actions& out);
+  /// The session that an acquire would use; opened, if it is not there yet.
+  line_number line_for(const backend_api::acquire_request& request, actions& out);
   /// A session for one thing that outlives whoever did it.
   line_number open_line(duration timeout, actions& out) { return open_new(timeout, true, out); }
   /// It is done: `keep_session` leaves the session to itself, which ends when its timeout has passed.
@@ -131,7 +133,7 @@ class contention {
     std::size_t index = 0;
     std::string name{};
   };
-  enum class alarm : std::uint8_t { answers, sync, question, names, note, nudge };
+  enum class alarm : std::uint8_t { answers, sync, question, names, go_on, nudge };
   struct timer {
     alarm what = alarm::answers;
     backend_api::holder_id holder{};
@@ -176,6 +178,8 @@ class contention {
   // contention_answers.cpp: what came of it
   void step_done(contender& who, time_point now, actions& out);
   void step_failed(contender& who, const reply& why, time_point now, actions& out);
+  [[nodiscard]] static const reply* refusal_that_matters(const contender& who);
+  void step_refused(contender& who, const reply& why, time_point now, actions& out);
   void tried(contender& who, time_point now, actions& out);
   void entered(contender& who, time_point now, actions& out);
   void judged(contender& who, const reply& list, const reply* name_list, time_point now,
@@ -207,6 +211,7 @@ class contention {
   line_state* line_of(const contender& who);
   void attach(contender& who, actions& out);
   line_number any_line(actions& out);
+  line_number line_of_length(duration length, bool renewed, actions& out);
   line_number open_new(duration timeout, bool own, actions& out);
   errand_number send(errand why, request what, actions& out);
   void keep(line_number line, time_point now, actions& out);

@@ -18,6 +18,13 @@ constexpr std::int64_t sequence_alarm = 2'000'000'000;
 /// How often folders that go away at once are made anew.
 constexpr std::uint32_t most_failures = 5;
 constexpr std::size_t most_probes = 16;
+/// Before the next step of one whose last the store has refused. It may refuse for long, or for ever.
+constexpr duration refusal_pause = std::chrono::milliseconds{100};
+
+base::failure unknown(base::failure why) {
+  why.code = make_error_code(errc::outcome_unknown);
+  return why;
+}
 
 std::optional<std::uint32_t> permits_in(const reply& folder) {
   if (folder.is != status::ok) return std::nullopt;
@@ -30,6 +37,11 @@ void contention::step_done(contender& who, time_point now, actions& out) {
   for (const reply& each : who.replies) {
     if (each.is != status::connection_lost && each.is != status::not_sent) continue;
     step_failed(who, each, now, out);
+    return;
+  }
+  const reply* const refused = refusal_that_matters(who);
+  if (refused != nullptr && !base::planted(base::defect::zookeeper_refusal_is_an_answer)) {
+    step_refused(who, reply{*refused}, now, out);
     return;
   }
   const step done = std::exchange(who.doing, step::none);
@@ -126,6 +138,74 @@ void contention::step_failed(contender& who, const reply&, time_point now, actio
   advance(who, now, out);
 }
 
+/// One without which nothing is known. What it says of folders that may be there, and of a watch that the
+/// next heartbeat sets again, is not asked.
+const reply* contention::refusal_that_matters(const contender& who) {
+  if (who.doing == step::watching) return nullptr;
+  // Whoever looks for a node whose creation was lost needs the sync, too.
+  const std::size_t first = who.doing == step::finding ? 0 : who.skipped;
+  for (std::size_t i = first; i < who.replies.size(); ++i) {
+    if (who.replies[i].is == status::refused) return &who.replies[i];
+  }
+  return nullptr;
+}
+
+/// A refusal says that nothing was done, and nothing else: what was there before is there still. Whoever
+/// waits for the word on it is told; what has to be done is done again after a pause.
+void contention::step_refused(contender& who, const reply& why, time_point now, actions& out) {
+  const step done = std::exchange(who.doing, step::none);
+  const base::failure refused = failure_of(why);
+  const bool creates = done == step::entering || done == step::taking;
+  if (creates) {
+    own_node& node = done == step::entering ? who.place : who.lease;
+    const reply& created = who.replies[who.skipped];
+    if (created.is == status::ok) {
+      node.path = created.path;
+      node.take(created.stat);
+    } else if (created.is == status::no_node) {
+      who.make_folders = true;
+    }
+  }
+  if (done == step::taking) be_interested(who, who.lease.folder);
+  if (done == step::downgrading) {
+    // Either a try before this one may have done it, or only the look at it was refused.
+    who.half_downgraded = who.half_downgraded || who.replies[0].is != status::refused;
+    if (who.downgrade) {
+      out.emplace_back(
+          downgrade_told{who.id, tl::unexpected(who.half_downgraded ? unknown(refused) : refused)});
+    }
+    who.downgrade.reset();
+  }
+  if (done == step::leaving) {
+    for (const reply& each : who.replies) who.removal_lost |= each.is == status::ok;
+    if (who.leave) out.emplace_back(leave_told{who.id, tl::unexpected(refused)});
+    who.leave.reset();
+  }
+  if (done == step::proclaiming && !who.values.empty()) {
+    out.emplace_back(value_told{who.values.front().ticket, tl::unexpected(refused)});
+    who.values.pop_front();
+  }
+  if (who.renew) out.emplace_back(renew_told{who.id, tl::unexpected(refused)});
+  who.renew.reset();
+  const bool somewhere = who.place.perhaps_there() || who.lease.perhaps_there();
+  const bool new_here = done == step::entering && !who.verdict;
+  if (who.asked && (new_here || (!who.verdict && !somewhere))) {
+    refuse(who, tl::unexpected(refused));  // told when its node is gone
+  } else if (who.asked && somewhere) {
+    // That nothing is there may not be said of one whose node is.
+    out.emplace_back(acquire_told{who.id, tl::unexpected(unknown(refused))});
+    who.asked.reset();
+  }
+  who.note_due = who.note_due || done == step::noting;
+  who.reread = who.reread || done == step::reading;
+  who.poked = who.poked || who.is == phase::waiting;
+  if (somewhere && !new_here) {
+    who.pause_until = now + refusal_pause;
+    set_timer(who.pause_until, {.what = alarm::go_on, .holder = who.id});
+  }
+  advance(who, now, out);
+}
+
 void contention::refuse(contender& who, base::result<backend_api::acquire_answer> verdict) {
   who.verdict = std::move(verdict);
 }
@@ -178,10 +258,6 @@ void contention::entered(contender& who, time_point now, actions& out) {
 
 void contention::judged(contender& who, const reply& list, const reply* name_list, time_point now,
                         actions& out) {
-  if (list.is == status::refused) {
-    refuse(who, tl::unexpected(failure_of(list)));
-    return;
-  }
   const bool permit = who.what == form::permit;
   who.seen_at = list.stat.children_changed;
   who.stands = stand(permit ? form::mutex : who.what, last_segment(who.place.path), list.children);

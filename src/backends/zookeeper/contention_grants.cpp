@@ -56,7 +56,7 @@ void contention::won(contender& who, zxid seen, time_point now, actions& out) {
   who.note_due = who.note_due || who.token != node.modified;
   if (who.note_due) {
     who.note_after = now + note_delay;
-    set_timer(who.note_after, {.what = alarm::note, .holder = who.id});
+    set_timer(who.note_after, {.what = alarm::go_on, .holder = who.id});
   }
   if (!who.renewed) {
     const line_state* const line = line_of(who);
@@ -110,11 +110,6 @@ void contention::read_done(contender& who, time_point now, actions& out) {
   const reply& said = who.replies[0];
   const line_state* const line = line_of(who);
   const bool ours = said.is == status::ok && line != nullptr && said.stat.owner == line->session;
-  if (said.is != status::ok && said.is != status::no_node) {
-    // The store refuses to say; time decides.
-    who.reread = false;
-    return;
-  }
   if (!ours) {
     lose(who, out);
     return;
@@ -174,16 +169,10 @@ void contention::written(contender& who, time_point now, actions& out) {
 }
 
 void contention::downgraded(contender& who, time_point now, actions& out) {
-  const reply& said = who.replies[0];
   const reply& look = who.replies[1];
   const line_state* const line = line_of(who);
   const bool there = look.is == status::ok && line != nullptr && look.stat.owner == line->session;
   who.half_downgraded = false;
-  if (said.is == status::refused) {
-    if (who.downgrade) out.emplace_back(downgrade_told{who.id, tl::unexpected(failure_of(said))});
-    who.downgrade.reset();
-    return;
-  }
   if (!there) {
     if (who.downgrade) out.emplace_back(downgrade_told{who.id, renew_answer{gone{}}});
     who.downgrade.reset();

@@ -41,8 +41,8 @@ line_number contention::open_new(duration timeout, bool own, actions& out) {
 /// A dead holder delays others by its session's timeout, so that is the lease's length; and who is
 /// alive trusts the session for less. A lease that nobody renews has to last as long as it says, so
 /// its session lasts longer.
-void contention::attach(contender& who, actions& out) {
-  const duration wanted = who.renewed ? who.length : (who.length + how_.tick) * 3 / 2;
+line_number contention::line_of_length(duration length, bool renewed, actions& out) {
+  const duration wanted = renewed ? length : (length + how_.tick) * 3 / 2;
   line_number chosen = 0;
   line_number longer = 0;
   std::size_t shared = 0;
@@ -57,8 +57,19 @@ void contention::attach(contender& who, actions& out) {
     if (better) longer = number;
   }
   if (chosen == 0) chosen = shared < most_lines ? open_new(wanted, false, out) : longer;
-  lines_.at(chosen).members.insert(who.id);
-  who.line = chosen;
+  return chosen;
+}
+
+void contention::attach(contender& who, actions& out) {
+  who.line = line_of_length(who.length, who.renewed, out);
+  lines_.at(who.line).members.insert(who.id);
+}
+
+line_number contention::line_for(const backend_api::acquire_request& request, actions& out) {
+  const line_number line = line_of_length(request.lease_length, request.renewed, out);
+  // One that could never be opened is tried again.
+  if (!lines_.at(line).up) out.emplace_back(doubt_order{line, false});
+  return line;
 }
 
 line_number contention::any_line(actions& out) {

@@ -48,7 +48,7 @@ bool contention::reach(contender& who, time_point, actions& out) {
 }
 
 void contention::advance(contender& who, time_point now, actions& out) {
-  if (who.doing != step::none) return;
+  if (who.doing != step::none || now < who.pause_until) return;
   const bool somewhere = who.place.perhaps_there() || who.lease.perhaps_there();
   if (who.going || who.verdict) {
     if (somewhere) {

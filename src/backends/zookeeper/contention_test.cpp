@@ -513,6 +513,17 @@ TEST_F(Contention, WithPathsALockThatIsAlsoAFolderIsRefused) {
   EXPECT_EQ(paths.error(), errc::store_refused);
 }
 
+TEST_F(Contention, WhoeverMayNotLookIsRefusedAndItsNodeRemoved) {
+  one.acquire(1);
+  run();
+  two.refused = verb::list;
+  two.acquire(1);
+  run();
+
+  EXPECT_EQ(two.error(), errc::store_refused);
+  EXPECT_EQ(store.contenders(), 1U) << "the other's";
+}
+
 TEST_F(Contention, ASequenceThatIsAboutToWrapIsRefused) {
   one.acquire(1);
   run();

@@ -35,8 +35,11 @@ class Faults : public testing::Test {
     constexpr std::string_view label = "Node count: ";
     return std::stoi(said.substr(said.find(label) + label.size()));
   }
-  [[nodiscard]] std::string direct() const { return to_all(*servers, root); }
-  [[nodiscard]] std::string proxied() const { return through(network, *servers, root); }
+  // With a name by hand, so that the store does not keep one, and nothing is left.
+  [[nodiscard]] std::string direct() const { return to_all(*servers, root) + "&store=faults"; }
+  [[nodiscard]] std::string proxied() const {
+    return through(network, *servers, root) + "&store=faults";
+  }
 
   static std::unique_ptr<zookeeper_ensemble> servers;
   static int nodes_at_first;
@@ -180,6 +183,52 @@ TEST_F(Faults, OfLocksThatNobodyUsesNothingIsLeft) {
 
   EXPECT_TRUE(eventually([&] { return nodes() <= nodes_at_first; }))
       << nodes_at_first << " became " << nodes();
+}
+
+TEST_F(Faults, TheStoresNameIsTheSameThroughEveryAddressAndForEveryUser) {
+  ::setenv("SALLYPORT_TEST_PASSWORD", "of the locks", 1);  // NOLINT(concurrency-mt-unsafe)
+  const std::string tick = "?" + servers->tick_option();
+  const std::string port = std::to_string(servers->port(0));
+  const auto lock_at = [](const std::string& address, const std::string& name) {
+    mutex lock{open(address, "one"), name, lasting()};
+    return lock.acquire().fence_pass().lock;
+  };
+  const auto as = [&](const std::string& user) {
+    return to_all(*servers, root) + "&user=" + user + "&password_env=SALLYPORT_TEST_PASSWORD";
+  };
+
+  // The root itself is open to all, and its locks are their users'.
+  const std::string window = lock_at(to_all(*servers, root) + "&store=first", "window");
+  const std::string lock = lock_at(as("locks"), "door");
+
+  const std::string store = lock.substr(0, lock.find('|'));
+  EXPECT_EQ(window, "zookeeper:first|window");
+  EXPECT_EQ(store.size(), std::string("zookeeper:").size() + 32) << store;
+  EXPECT_EQ(lock_at("zookeeper://localhost:" + port + root + tick, "roof"), store + "|roof");
+  EXPECT_EQ(lock_at(through(network, *servers, root), "cellar"), store + "|cellar");
+  EXPECT_NE(lock_at(to_all(*servers, root + "-other"), "door"), lock);
+  EXPECT_EQ(error_of([&] { open(to_all(*servers, root) + "&store=a%20b", "one"); }).code,
+            errc::bad_uri);
+}
+
+TEST_F(Faults, TheStoresNameIsAskedForAgainAfterTheConnectionBroke) {
+  zookeeper_ensemble others;
+  const auto store = open(through(network, *servers, root), "one");
+  mutex door{store, "door", lasting(4s)};
+  const auto held = door.acquire();
+  const std::string before = held.fence_pass().lock;
+
+  network.set_target(others.port(0));
+  network.close_all();
+  const std::string after = [&] {
+    mutex window{store, "window", lasting()};
+    return window.acquire().fence_pass().lock;
+  }();
+
+  EXPECT_NE(after.substr(0, after.find('|')), before.substr(0, before.find('|')));
+  EXPECT_EQ(held.fence_pass().lock, before) << "its token is of the store as it was";
+  mutex window{open(to_all(others, root), "two"), "window", lasting()};
+  EXPECT_EQ(window.acquire().fence_pass().lock, after);
 }
 
 TEST_F(Faults, WhoHasNoRightsIsToldWhatToDo) {

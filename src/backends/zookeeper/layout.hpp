@@ -57,6 +57,9 @@ class layout {
   /// Where the names are; "/" at the top.
   [[nodiscard]] std::string root() const { return how_.root.empty() ? "/" : how_.root; }
 
+  /// The node whose data is the store's name. With names=path a lock may have its contenders below it;
+  /// neither minds.
+  [[nodiscard]] std::string store_name_node() const { return how_.root + "/%store"; }
   /// The node whose children contend for a name; empty: no path can be made of the name.
   [[nodiscard]] std::string folder(std::string_view name) const;
   /// The name that a child of root() stands for; nullopt: none.

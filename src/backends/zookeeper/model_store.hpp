@@ -104,6 +104,7 @@ class model_store {
         create(path, what.data, session);
         return {.is = status::ok, .path = path, .stat = stat(path)};
       }
+      case verb::create_kept:
       case verb::create_folder:
         if (has(what.path)) return {.is = status::node_exists};
         if (!has(std::string(parent_of(what.path)))) return {.is = status::no_node};

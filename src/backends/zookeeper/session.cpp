@@ -14,10 +14,12 @@
 namespace sallyport::backends::zookeeper {
 
 using backend_api::acquire_request;
+using backend_api::acquire_told;
 using backend_api::closed_failure;
 using backend_api::completion;
 using backend_api::delivery_gate;
 using backend_api::drive_outcome;
+using backend_api::granted;
 using backend_api::leave_request;
 using backend_api::renew_outcome;
 using backend_api::renew_request;
@@ -26,7 +28,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-sallyport::capabilities capabilities_of(const address& where) {
+sallyport::capabilities capabilities_of(const address& where, const std::string& store_id) {
   const bool kazoo = where.nodes.speech == dialect::kazoo;
   sallyport::capabilities out;
   out.fencing = true;
@@ -40,7 +42,7 @@ sallyport::capabilities capabilities_of(const address& where) {
   out.survives_store_restart = true;
   out.min_lease = 100ms;
   out.max_lease = 24h;
-  out.store_id = store_id_of(where);
+  out.store_id = store_id;
   out.caveats = {
       "A killed holder delays others by its session's timeout: the lease's length, but never less "
       "than the servers' minSessionTimeout (two ticks, 4 s by default), and up to a tick more.",
@@ -80,10 +82,22 @@ session::session(const address& where, const backend_api::open_request& request,
                  base::descriptor timer)
     : listener_(request.listener),
       nodes_(where.nodes),
-      capabilities_(capabilities_of(where)),
+      identity_("zookeeper", where.store),
+      capabilities_(capabilities_of(where, identity_.id())),
       timer_(std::move(timer)),
       wire_(where, *this),
       machine_({.nodes = layout(where.nodes), .owner = request.owner, .tick = where.tick}) {}
+
+void session::answer_parked() {
+  std::vector<std::unique_ptr<const backend_api::parked_acquire>> unsent;
+  {
+    const base::mutex_lock lock(mutex_);
+    unsent = parked_.take_all();
+  }
+  for (const auto& each : unsent) {
+    listener_.acquire_answered(each->request.holder, tl::unexpected(closed_failure()));
+  }
+}
 
 void session::close() {
   std::deque<action> last;
@@ -100,6 +114,7 @@ void session::close() {
   }
   for (action& each : last) static_cast<void>(tell(each));
   if (!gate_.close()) return;
+  answer_parked();
   // Nobody else is at the wire any more.
   for (action& each : last) {
     if (const auto* const order = std::get_if<close_order>(&each)) {
@@ -163,6 +178,13 @@ void session::carry_out(action& what) {
 }
 
 bool session::tell(action& what) {
+  if (auto* const told = std::get_if<acquire_told>(&what);
+      told != nullptr && !name_is_fresh() && told->answer &&
+      std::holds_alternative<granted>(*told->answer)) {
+    // It may be the grant of a store of another name. It stays; when it is asked for again, so is the
+    // name.
+    told->answer = base::fail(errc::outcome_unknown, "the connection broke while it was granted");
+  }
   if (backend_api::tell(listener_, what)) return true;
   if (auto* const proclaimed = std::get_if<value_told>(&what)) {
     completion<bool> done;
@@ -251,13 +273,90 @@ void session::acquire(const acquire_request& request) {
   {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
-      step([&](contention& machine, time_point now, actions& out) {
-        machine.acquire(request, now, out);
-      });
+      if (name_is_fresh()) {
+        step([&](contention& machine, time_point now, actions& out) {
+          machine.acquire(request, now, out);
+        });
+      } else {
+        acquire_once_named(request);
+      }
       return;
     }
   }
   listener_.acquire_answered(request.holder, tl::unexpected(closed_failure()));
+}
+
+void session::acquire_once_named(const acquire_request& request) {
+  {
+    const base::mutex_lock lock(mutex_);
+    parked_.park(request);
+  }
+  line_number line = 0;
+  step([&](contention& machine, time_point, actions& out) {
+    line = machine.line_for(request, out);
+  });
+  ask_until(request.answer_by, line, {{.what = verb::read, .path = nodes_.store_name_node()}},
+            [this, who = request.holder, line, answer_by = request.answer_by](answers said) {
+              if (said[0].is == status::no_node) {
+                give_name(who, line, answer_by);
+              } else {
+                named(who, said[0]);
+              }
+            });
+}
+
+void session::give_name(const backend_api::holder_id& who, line_number line, time_point answer_by) {
+  std::vector<request> all;
+  const std::string root = nodes_.root();
+  for (std::size_t end = root.find('/', 1); root != "/"; end = root.find('/', end + 1)) {
+    all.push_back({.what = verb::create_folder, .path = root.substr(0, end)});
+    if (end == std::string::npos) break;
+  }
+  // Of several who come at once the first creates it, and all read what it wrote.
+  const std::string path = nodes_.store_name_node();
+  all.push_back({.what = verb::create_kept, .path = path, .data = backend_api::fresh_store_name()});
+  all.push_back({.what = verb::read, .path = path});
+  ask_until(answer_by, line, std::move(all), [this, who](answers said) {
+    const reply& created = said[said.size() - 2];
+    // What it said of its own try is worth more than that there is nothing to read.
+    named(who, created.is == status::refused ? created : said.back());
+  });
+}
+
+void session::named(const backend_api::holder_id& who, const reply& said) {
+  base::result<void> learnt;
+  if (said.is == status::ok) {
+    learnt = identity_.learn(said.data);
+  } else {
+    // Of the acquire itself nothing was sent.
+    learnt = base::fail(said.is == status::refused ? errc::store_refused : errc::unavailable,
+                        "the store's name is not known: " + said.text);
+  }
+  if (learnt) named_at_ = doubts_.load();
+  std::unique_ptr<const backend_api::parked_acquire> parked;
+  {
+    const base::mutex_lock lock(mutex_);
+    parked = parked_.take(who);
+  }
+  if (!parked) return;
+  if (!learnt) {
+    listener_.acquire_answered(who, tl::unexpected(learnt.error()));
+    return;
+  }
+  step([&](contention& machine, time_point now, actions& out) {
+    machine.acquire(parked->request, now, out);
+  });
+}
+
+void session::give_up_parked(const backend_api::holder_id& holder) {
+  std::unique_ptr<const backend_api::parked_acquire> unsent;
+  {
+    const base::mutex_lock lock(mutex_);
+    unsent = parked_.take(holder);
+  }
+  if (!unsent) return;
+  listener_.acquire_answered(
+      holder, base::fail(errc::unavailable, "its contender has left before it was sent"));
 }
 
 void session::renew(std::span<const renew_request> batch) {
@@ -278,6 +377,7 @@ void session::leave(const leave_request& request, bool /*withdraw*/) {
   {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
+      give_up_parked(request.holder);
       step([&](contention& machine, time_point now, actions& out) {
         machine.leave(request, now, out);
       });
@@ -329,6 +429,11 @@ void session::watch(const lock_name& name, bool on) {
 // ---- for inspection.cpp --------------------------------------------------------------------------
 
 void session::ask(line_number line, std::vector<request> all, std::function<void(answers)> done) {
+  ask_until(lease_clock::now() + housekeeping_patience, line, std::move(all), std::move(done));
+}
+
+void session::ask_until(time_point answer_by, line_number line, std::vector<request> all,
+                        std::function<void(answers)> done) {
   const delivery_gate::pass guard(gate_);
   if (!guard.open()) {
     done(answers(all.size(), reply{.is = status::not_sent, .text = "the client was closed"}));
@@ -341,7 +446,7 @@ void session::ask(line_number line, std::vector<request> all, std::function<void
     asked_.emplace(ticket, std::move(done));
   }
   step([&](contention& machine, time_point now, actions& out) {
-    machine.ask(line, std::move(all), ticket, now + housekeeping_patience, now, out);
+    machine.ask(line, std::move(all), ticket, answer_by, now, out);
   });
 }
 
@@ -374,10 +479,12 @@ void session::line_up(line_number line, session_id number, duration timeout) {
 }
 
 void session::line_down(line_number line) {
+  doubts_.fetch_add(1);
   heard([&](contention& machine, time_point, actions&) { machine.line_down(line); });
 }
 
 void session::line_ended(line_number line) {
+  doubts_.fetch_add(1);
   heard([&](contention& machine, time_point now, actions& out) {
     machine.line_ended(line, now, out);
   });

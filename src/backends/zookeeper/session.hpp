@@ -2,11 +2,15 @@
 
 #include "backend_api/backend.hpp"
 #include "backend_api/delivery_gate.hpp"
+#include "backend_api/parked_acquires.hpp"
+#include "backend_api/store_identity.hpp"
 #include "backends/zookeeper/contention.hpp"
 #include "backends/zookeeper/wire.hpp"
 #include "base/descriptor.hpp"
 #include "base/mutex.hpp"
 
+#include <atomic>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -35,6 +39,7 @@ class session final : public std::enable_shared_from_this<session>, public wire_
   session(const address& where, const backend_api::open_request& request, base::descriptor timer);
 
   [[nodiscard]] const sallyport::capabilities& capabilities() const { return capabilities_; }
+  [[nodiscard]] const std::string& store_id() const noexcept { return identity_.id(); }
 
   void acquire(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
   void renew(std::span<const backend_api::renew_request> batch) SALLYPORT_EXCLUDES(mutex_);
@@ -85,6 +90,23 @@ class session final : public std::enable_shared_from_this<session>, public wire_
 
   /// Answered within the patience of housekeeping, in the order of the requests.
   void ask(line_number line, std::vector<request> all, std::function<void(answers)> done);
+  void ask_until(time_point answer_by, line_number line, std::vector<request> all,
+                 std::function<void(answers)> done);
+
+  /// Before anything is granted the store's name has to be known. It is asked for again after trouble
+  /// with a connection: another ensemble may stand there.
+  void acquire_once_named(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
+  /// The store has no name yet.
+  void give_name(const backend_api::holder_id& who, line_number line, time_point answer_by);
+  /// The answer of the last read, for the one who waits for it.
+  void named(const backend_api::holder_id& who, const reply& said) SALLYPORT_EXCLUDES(mutex_);
+  /// Nobody will be let in any more.
+  void answer_parked() SALLYPORT_EXCLUDES(mutex_);
+  /// Whoever leaves is not let in afterwards.
+  void give_up_parked(const backend_api::holder_id& holder) SALLYPORT_EXCLUDES(mutex_);
+  [[nodiscard]] bool name_is_fresh() const {
+    return identity_.named_by_hand() || named_at_.load() == doubts_.load();
+  }
   /// A session for a tombstone.
   line_number open_line(duration timeout);
   void end_line(line_number line, bool keep_session);
@@ -100,7 +122,10 @@ class session final : public std::enable_shared_from_this<session>, public wire_
 
   backend_api::events& listener_;
   const layout nodes_;
+  backend_api::store_identity identity_;
   const sallyport::capabilities capabilities_;
+  std::atomic<std::uint64_t> doubts_{1};    // grows with every trouble
+  std::atomic<std::uint64_t> named_at_{0};  // what doubts_ was when the known name was told
   const base::descriptor timer_;
   backend_api::delivery_gate gate_;
   wire wire_;  // used by whoever works off
@@ -109,6 +134,7 @@ class session final : public std::enable_shared_from_this<session>, public wire_
   contention machine_ SALLYPORT_GUARDED_BY(mutex_);
   std::deque<action> to_do_ SALLYPORT_GUARDED_BY(mutex_);
   bool working_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  backend_api::parked_acquires parked_ SALLYPORT_GUARDED_BY(mutex_);
   time_point armed_ SALLYPORT_GUARDED_BY(mutex_) = time_point::max();
   std::unordered_map<std::uint64_t, backend_api::completion<bool>> values_
       SALLYPORT_GUARDED_BY(mutex_);

@@ -24,6 +24,7 @@ using errand_number = std::uint64_t;
 
 enum class verb : std::uint8_t {
   create_contender,  ///< ephemeral and sequential
+  create_kept,       ///< a plain node that stays, and that everybody may read
   create_folder,     ///< a container, or a plain node where the server or the dialect has none
   list,              ///< the children; `watch`: tells when they change
   read,              ///< the data; `watch`: tells when it changes or the node is gone
@@ -80,6 +81,7 @@ struct reply {
 [[nodiscard]] constexpr bool passes_the_leader(verb what) noexcept {
   switch (what) {
     case verb::create_contender:
+    case verb::create_kept:
     case verb::create_folder:
     case verb::write:
     case verb::remove:

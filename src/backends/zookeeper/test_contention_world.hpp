@@ -39,6 +39,7 @@ class model_client {
   bool connected = true;
   bool renews = true;
   bool swallow_answers = false;  // executed, and the answer is lost with the connection
+  std::optional<verb> refused;   // a right that it does not have
   time_point now{1000s};
 
   [[nodiscard]] backend_api::holder_id id(std::uint64_t which) const {
@@ -129,8 +130,9 @@ class model_client {
     if (!connected || under_way_.empty()) return false;
     send_order next = std::move(under_way_.front());
     under_way_.pop_front();
-    reply said = sessions_.contains(next.line) ? store_.execute(sessions_.at(next.line), next.what)
-                                               : reply{.is = status::session_ended};
+    reply said = !sessions_.contains(next.line) ? reply{.is = status::session_ended}
+                 : refused == next.what.what    ? reply{.is = status::refused, .text = "no right"}
+                                             : store_.execute(sessions_.at(next.line), next.what);
     step([&](actions& out) { machine_.answered(next.errand, std::move(said), now, out); });
     return true;
   }

@@ -186,9 +186,23 @@ void wire::line::send(errand_number errand, const request& what) {
   if (code != ZOK) finish(mine, code, {.is = status::not_sent});
 }
 
+namespace {
+
+/// Users who have locks of their own under one root have one store.
+const ACL_vector& creator_all_others_read() {
+  static std::array<ACL, 2> rights{
+      {{ZOO_PERM_ALL, ZOO_AUTH_IDS}, {ZOO_PERM_READ, ZOO_ANYONE_ID_UNSAFE}}};
+  static const ACL_vector all{static_cast<std::int32_t>(rights.size()), rights.data()};
+  return all;
+}
+
+}  // namespace
+
 int wire::line::create(call& made, int mode) {
   const request& what = made.what;
-  const ACL_vector& rights = with_login_ ? ZOO_CREATOR_ALL_ACL : ZOO_OPEN_ACL_UNSAFE;
+  const ACL_vector& rights = !with_login_                     ? ZOO_OPEN_ACL_UNSAFE
+                             : what.what == verb::create_kept ? creator_all_others_read()
+                                                              : ZOO_CREATOR_ALL_ACL;
   return zoo_acreate2(handle_, what.path.c_str(), what.data.data(),
                       static_cast<int>(what.data.size()), &rights, mode, &line::done_create, &made);
 }
@@ -200,6 +214,8 @@ int wire::line::dispatch(call& made) {
   switch (what.what) {
     case verb::create_contender:
       return create(made, ZOO_EPHEMERAL_SEQUENTIAL);
+    case verb::create_kept:
+      return create(made, ZOO_PERSISTENT);
     case verb::create_folder: {
       bool plain = false;
       {
