@@ -37,7 +37,7 @@ TOKENS = r"returned|floor|highest"
 TWO_HOLDERS = r"holders==0"
 EITHER = r"holders==0|highest"
 BELIEF = r"holder_believes"
-WITNESS = r"grants<|heirs_granted<"
+WITNESS = r"grants<|heirs_granted<|grants_later<|kept<|mine<"
 HOLDS = None
 
 
@@ -64,6 +64,10 @@ def roster(name, macros="", fails_by=HOLDS, bitstate=False):
     return Variant("redlock_roster", name, macros, fails_by, bitstate)
 
 
+def replace(name, macros="", fails_by=HOLDS, bitstate=False):
+    return Variant("redlock_replace", name, macros, fails_by, bitstate)
+
+
 def lease(name, macros="", fails_by=HOLDS):
     return Variant("lease_deadline", name, macros, fails_by)
 
@@ -78,6 +82,18 @@ SMALL = [
     roster("back-anywhere", "BACK_ANYWHERE=1", EITHER),
     roster("moves-unstopped", "MOVES_UNSTOPPED=1", EITHER),
     roster("witness-two-grants", "WITNESS=2", WITNESS),
+    replace("one-replacer", "REPLACERS=1"),
+    replace("other-new", "SECOND=OTHER_NEW SERVERS=5 LOSSES=0 RENEWALS=0"),
+    replace("votes-at-once", "REPLACERS=1 VOTES_AT_ONCE=1", EITHER),
+    replace("not-primed", "REPLACERS=1 NOT_PRIMED=1", EITHER),
+    replace("minority-suffices", "REPLACERS=1 MINORITY_SUFFICES=1", EITHER),
+    replace("one-tells", "REPLACERS=1 ONE_TELLS=1", EITHER),
+    replace("read-uncompared", "REPLACERS=1 READ_UNCOMPARED=1", EITHER),
+    replace("taken-uncompared", "REPLACERS=1 TAKEN_UNCOMPARED=1", EITHER),
+    replace("votes-uncompared", "REPLACERS=1 VOTES_UNCOMPARED=1", EITHER),
+    replace("mixed-renewal", "REPLACERS=1 MIXED_RENEWAL=1", EITHER),
+    replace("witness-new-server", "REPLACERS=1 WITNESS=2", WITNESS),
+    replace("witness-holder-kept", "REPLACERS=1 WITNESS_KEPT=1", WITNESS),
     handoff("block-of-2", "BLOCK=2"),
     handoff("rival", ""),
     tokens("rejoin-quiet", "RESTART=REJOIN_QUIET FIRST_COUNTER=1"),
@@ -130,6 +146,13 @@ SMALL = [
 LARGE = [
     roster("large-3-attempts", "ATTEMPTS=3 EVENTS=2"),
     roster("large-4-events", "EVENTS=4"),
+    replace("large-two-replacers", ""),
+    replace("large-other-new", "SECOND=OTHER_NEW SERVERS=5"),
+    replace("large-other-old", "SECOND=OTHER_OLD SERVERS=5 RENEWALS=0"),
+    replace("large-sequel", "SECOND=SEQUEL SERVERS=5 RENEWALS=0"),
+    replace("large-witness-sequel", "SECOND=SEQUEL SERVERS=5 LOSSES=0 WITNESS_THIRD=1", WITNESS),
+    replace("large-2-losses", "REPLACERS=1 LOSSES=2"),
+    replace("large-3-attempts", "REPLACERS=1 ATTEMPTS=3 RENEWALS=0"),
     tokens("large-raise-if-owner", "FIRST_COUNTER=3"),
     tokens("large-restart-durable-counter", "RESTART=DURABLE FIRST_COUNTER=2"),
     tokens("large-rejoin-quiet", "RESTART=REJOIN_QUIET FIRST_COUNTER=2"),

@@ -2,6 +2,10 @@
 
 #include "tests/kit/redis_leftovers.hpp"
 
+#include <array>
+#include <cstdio>
+#include <functional>
+
 namespace sallyport::kit {
 namespace {
 
@@ -15,6 +19,13 @@ std::string run_id_of(redis_probe& probe) {
 std::string id_of(std::size_t node) {
   const std::string number = std::to_string(node);
   return std::string(16 - number.size(), '0') + number;
+}
+
+/// What the store is called: another one for every quorum, and for every prefix of it.
+std::string store_of(redis_probe first, std::string_view prefix) {
+  std::array<char, 17> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016zx", std::hash<std::string_view>{}(prefix));
+  return run_id_of(first).substr(0, 16) + digits.data();
 }
 
 bool keeps_everything(redis_probe& probe) {
@@ -49,12 +60,13 @@ void redis_quorum::initialise(std::string_view prefix, std::chrono::milliseconds
   for (std::size_t i = 0; i < size(); ++i) {
     members += ' ' + id_of(i) + " 127.0.0.1:" + std::to_string(servers_[i]->port());
   }
+  const std::string store = store_of(servers_.front()->probe(), prefix);
   for (std::size_t i = 0; i < size(); ++i) {
     auto probe = servers_[i]->probe();
-    probe.expect({"SET", std::string(prefix) + "\x01quorum-member",
-                  "sp3 5" + id_of(i).substr(1) + " f 0123456789abcdef0123456789abcdef 1 " +
-                      std::to_string(max_lease.count()) + ' ' + run_id_of(probe) +
-                      (keeps_everything(probe) ? " d" : " -") + " 0 " + id_of(i) + members});
+    std::string mark = "sp3 5" + id_of(i).substr(1) + " f " + store + " 1 ";
+    mark += std::to_string(max_lease.count()) + ' ' + run_id_of(probe);
+    mark += (keeps_everything(probe) ? " d 0 " : " - 0 ") + id_of(i) + members;
+    probe.expect({"SET", std::string(prefix) + "\x01quorum-member", mark});
   }
 }
 
@@ -65,6 +77,18 @@ std::vector<std::string> redis_quorum::leftovers(std::string_view prefix) {
     auto probe = each->probe();
     for (std::string& key : kit::leftovers(probe)) {
       if (key.starts_with(prefix)) all.push_back(std::move(key));
+    }
+  }
+  return all;
+}
+
+std::size_t redis_quorum::parts(std::string_view prefix) {
+  std::size_t all = 0;
+  for (const auto& each : servers_) {
+    if (!each->awake()) continue;
+    auto probe = each->probe();
+    for (const std::string& key : kit::leftovers(probe)) {
+      if (key.starts_with(prefix)) all += parts_of(probe, key);
     }
   }
   return all;

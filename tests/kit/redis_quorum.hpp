@@ -29,6 +29,8 @@ class redis_quorum {
                   std::chrono::milliseconds max_lease = std::chrono::seconds{60}) const;
   /// Keys on the nodes that are awake, but for counters and marks; with a prefix only its own.
   [[nodiscard]] std::vector<std::string> leftovers(std::string_view prefix = {});
+  /// How much is in them, on all nodes together (parts_of).
+  [[nodiscard]] std::size_t parts(std::string_view prefix);
 
  private:
   std::vector<std::unique_ptr<redis_server>> servers_;

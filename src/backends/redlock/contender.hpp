@@ -63,6 +63,7 @@ struct contender {
   // The round under way, or the last one: answers to older ones do not count.
   std::uint64_t round = 0;
   std::optional<token_round> votes;
+  std::uint64_t epoch = 0;        // of the roster that it asks
   time_point began{};             // before anything of it was sent
   backend_api::duration lease{};  // that the nodes were asked for
   std::string round_id;           // bidding, claiming

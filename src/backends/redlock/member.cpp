@@ -10,9 +10,9 @@
 namespace sallyport::backends::redlock {
 namespace {
 
-constexpr std::array all_scripts{&scripts::adopt,   &scripts::bid,    &scripts::break_lock,
-                                 &scripts::enqueue, &scripts::extend, &scripts::heal,
-                                 &scripts::leave,   &scripts::raise,  &scripts::who};
+constexpr std::array all_scripts{
+    &scripts::adopt, &scripts::bid,   &scripts::break_lock, &scripts::enqueue, &scripts::extend,
+    &scripts::heal,  &scripts::leave, &scripts::look,       &scripts::raise,   &scripts::who};
 
 }  // namespace
 
@@ -56,11 +56,15 @@ std::vector<redis::wire_command> member::greeting() {
     redis::wire_command& command = all.emplace_back();
     for (const std::string& word : question) command.add(word);
   }
-  for (const script_source* each : all_scripts) {
-    all.push_back(redis::plain_command({"SCRIPT", "LOAD", each->text}));
-  }
+  all.push_back(redis::which_scripts(all_scripts));
   all.push_back(speech_->read_mark());
   return all;
+}
+
+std::vector<redis::wire_command> member::greeting_goes_on(const std::vector<reply>& said) {
+  const std::size_t questions = redis::questions_about_a_server().size();
+  if (said.size() <= questions) return {};
+  return redis::load_missing(all_scripts, said[questions]);
 }
 
 base::result<std::monostate> member::greeted(const std::vector<reply>& said) {
@@ -75,13 +79,14 @@ base::result<std::monostate> member::greeted(const std::vector<reply>& said) {
                       "this server is a node of a cluster; the nodes of redlock:// are independent "
                       "masters");
   }
-  const std::size_t scripts_from = redis::questions_about_a_server().size();
-  for (std::size_t i = scripts_from; i < said.size(); ++i) {
+  // Who may not ask which scripts there are has given all of them.
+  const std::size_t mark_at = redis::questions_about_a_server().size() + 1;
+  for (std::size_t i = mark_at; i < said.size(); ++i) {
     if (said[i].is_error()) return tl::unexpected(redis::failure_of(said[i]));
   }
   const base::mutex_lock lock(mutex_);
   facts_ = facts;
-  known_ = {.run_id = facts.run_id, .durable = facts.durable(), .mark = said.back().text};
+  known_ = {.run_id = facts.run_id, .durable = facts.durable(), .mark = said[mark_at].text};
   return std::monostate{};
 }
 

@@ -60,6 +60,7 @@ class member final : public redis::connection::owner,
 
   // connection::owner
   std::vector<redis::wire_command> greeting() override;
+  std::vector<redis::wire_command> greeting_goes_on(const std::vector<reply>& said) override;
   base::result<std::monostate> greeted(const std::vector<reply>& said) override
       SALLYPORT_EXCLUDES(mutex_);
   void connected() override SALLYPORT_EXCLUDES(mutex_);

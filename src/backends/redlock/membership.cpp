@@ -1,13 +1,9 @@
 #include "backends/redlock/membership.hpp"
 
-#include "backends/redis/words.hpp"
 #include "base/planted.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cstdio>
 #include <map>
 #include <set>
 #include <tuple>
@@ -20,48 +16,14 @@ using namespace std::chrono_literals;
 using base::defect;
 using base::planted;
 
-constexpr std::string_view mark_tag = "sp3";
 /// Marks of earlier versions begin so; they name no members.
 constexpr std::string_view older_tag = "sp2";
-constexpr std::size_t stamp_digits = 16;
 /// Between two attempts to read the others' counters, or to change a mark.
 constexpr duration retry_pause = 500ms;
 /// So long the others' clocks and ours go together well enough; at the usual drift for milliseconds.
 constexpr duration clocks_good_for = 1min;
 /// Scripts count with doubles. A counter beyond half of what those can do was not counted up.
 constexpr std::uint64_t largest_sane_counter = std::uint64_t{1} << 52U;
-
-template <class Number>
-bool read_number(std::string_view text, Number& into) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), into);
-  return error == std::errc{} && end == text.data() + text.size();
-}
-
-/// Blank-separated words; nothing: some of them are empty.
-std::optional<std::vector<std::string_view>> split(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (;;) {
-    const auto end = text.find(' ');
-    words.push_back(text.substr(0, end));
-    if (words.back().empty()) return std::nullopt;
-    if (end == std::string_view::npos) return words;
-    text.remove_prefix(end + 1);
-  }
-}
-
-/// Not against forgers: it tells marks apart that were made in good faith.
-std::string digest_of(std::string_view text) {
-  std::uint64_t sum = 0xcbf29ce484222325;
-  for (const char each : text) {
-    sum = (sum ^ static_cast<unsigned char>(each)) * 0x100000001b3;
-  }
-  sum = (sum ^ (sum >> 30U)) * 0xbf58476d1ce4e5b9;
-  sum = (sum ^ (sum >> 27U)) * 0x94d049bb133111eb;
-  sum ^= sum >> 31U;
-  std::array<char, stamp_digits + 1> digits{};
-  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(sum));
-  return digits.data();
-}
 
 std::int64_t microseconds_of(duration span) {
   return std::chrono::duration_cast<std::chrono::microseconds>(span).count();
@@ -72,69 +34,9 @@ std::string in_seconds(duration span) {
   return std::to_string(std::max<std::int64_t>(whole, 0)) + " s";
 }
 
-std::string addresses_of(const std::vector<roster_member>& members) {
-  std::string all;
-  for (const roster_member& each : members) all += (all.empty() ? "" : ", ") + each.address;
-  return all;
-}
-
 bool may_vote_or_did(const node_mark& mark) { return mark.is != node_mark::state::candidate; }
 
-bool same_roster(const node_mark& a, const node_mark& b) {
-  return a.store == b.store && a.epoch == b.epoch && a.members == b.members;
-}
-
 }  // namespace
-
-std::string node_mark::text() const {
-  std::string rest{static_cast<char>(is)};
-  rest += ' ' + store + ' ' + std::to_string(epoch) + ' ' + std::to_string(max_lease.count()) +
-          ' ' + run_id + (durable ? " d " : " - ") + std::to_string(quiet_since_us) + ' ' + own;
-  for (const roster_member& each : members) rest += ' ' + each.id + ' ' + redis::word(each.address);
-  return std::string(mark_tag) + ' ' + digest_of(rest) + ' ' + rest;
-}
-
-std::optional<node_mark> node_mark::parse(std::string_view text) {
-  constexpr std::size_t fixed = 10;
-  const auto words = split(text);
-  if (!words || words->size() < fixed + 2 || words->size() % 2 != 0) return std::nullopt;
-  const auto& at = *words;
-  if (at[0] != mark_tag || at[1].size() != stamp_digits || at[2].size() != 1) return std::nullopt;
-  node_mark mark;
-  mark.is = static_cast<state>(at[2].front());
-  mark.store = at[3];
-  std::int64_t lease_ms = 0;
-  mark.run_id = at[6];
-  mark.durable = at[7] == "d";
-  mark.own = at[9];
-  if (!read_number(at[4], mark.epoch) || mark.epoch == 0 || !read_number(at[5], lease_ms) ||
-      lease_ms <= 0 || (at[7] != "d" && at[7] != "-") || !read_number(at[8], mark.quiet_since_us)) {
-    return std::nullopt;
-  }
-  switch (mark.is) {
-    case state::full:
-    case state::candidate:
-      if (mark.quiet_since_us != 0) return std::nullopt;
-      break;
-    case state::quiet:
-      if (mark.quiet_since_us == 0) return std::nullopt;
-      break;
-    default:
-      return std::nullopt;
-  }
-  mark.max_lease = std::chrono::milliseconds{lease_ms};
-  bool owner_is_member = false;
-  for (std::size_t i = fixed; i < at.size(); i += 2) {
-    mark.members.push_back({std::string(at[i]), redis::text_of(at[i + 1])});
-    owner_is_member = owner_is_member || at[i] == mark.own;
-  }
-  if (!owner_is_member || mark.members.size() > most_nodes) return std::nullopt;
-  return mark;
-}
-
-std::string_view stamp_of(std::string_view mark) noexcept {
-  return mark.substr(0, mark_tag.size() + 1 + stamp_digits);
-}
 
 membership::membership(settings how)
     : how_(std::move(how)), nodes_(how_.names.size()), max_lease_(how_.max_lease) {
@@ -185,8 +87,8 @@ void membership::expect_all() noexcept {
 
 bool membership::majority_may_return() const noexcept {
   const auto hopeful = std::count_if(nodes_.begin(), nodes_.end(), [](const entry& each) {
-    return each.is == state::voter || each.is == state::marking ||
-           (each.is == state::unreachable && each.returning);
+    return each.is == state::voter || each.is == state::marking || each.is == state::ahead ||
+           each.is == state::behind || (each.is == state::unreachable && each.returning);
   });
   return static_cast<unsigned>(hopeful) >= majority();
 }
@@ -269,12 +171,16 @@ void membership::find_store() {
     store_ = std::max_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
                return a.second < b.second;
              })->first;
-    if (roster_ && roster_->store != store_) roster_.reset();
+    if (roster_ && roster_->store != store_) {
+      roster_.reset();
+      settled_epoch_ = 0;
+    }
   }
   std::map<std::string, unsigned> alike;  // by their members, of one epoch
   const auto rank = [&](const node_mark& mark) {
-    // Candidates may come to nothing.
-    return std::tuple(may_vote_or_did(mark), mark.epoch, alike[addresses_of(mark.members)]);
+    // Candidates, and a replacement that was begun, may come to nothing.
+    return std::tuple(is_in_force(mark), may_vote_or_did(mark), mark.epoch,
+                      alike[addresses_of(mark.members)]);
   };
   for (const entry& each : nodes_) {
     if (each.is == state::unreachable || !each.mark || each.mark->store != store_) continue;
@@ -282,9 +188,32 @@ void membership::find_store() {
   }
   for (const entry& each : nodes_) {
     if (each.is == state::unreachable || !each.mark || each.mark->store != store_) continue;
-    if (!roster_ || rank(*each.mark) > rank(*roster_)) roster_ = each.mark;
+    if (each.mark->epoch < settled_epoch_) continue;
+    if (!roster_ || rank(*each.mark) > rank(*roster_)) take_roster(*each.mark);
   }
   if (roster_) max_lease_ = roster_->max_lease;
+}
+
+void membership::take_roster(const node_mark& from) {
+  const bool same = roster_ && same_roster(*roster_, from);
+  roster_ = from;
+  if (same) return;
+  // What members of another roster said of clocks and counters does not count in this one.
+  clocks_ = {.reading = clocks_.reading + 1};
+  ++reading_;
+  counted_ = 0;
+  largest_counter_ = 0;
+  for (entry& each : nodes_) {
+    if (is_quiet(each)) each.is = state::unjudged;
+  }
+}
+
+bool membership::is_in_force(const node_mark& roster) const {
+  const auto full = std::count_if(nodes_.begin(), nodes_.end(), [&](const entry& each) {
+    return each.is != state::unreachable && each.mark && each.mark->is == node_mark::state::full &&
+           same_roster(*each.mark, roster);
+  });
+  return static_cast<unsigned>(full) >= majority_of(static_cast<unsigned>(roster.members.size()));
 }
 
 void membership::find_missing() {
@@ -376,15 +305,25 @@ void membership::judge_marked(node_number number, time_point now, actions& out) 
     if (planted(defect::former_member_votes) && mark.is == node_mark::state::full) {
       which.is = state::voter;
       which.stamp = stamp_of(which.facts.mark);
+    } else if (mark.epoch < roster_->epoch && member_with(mark.own) != nullptr &&
+               !majority_is_full()) {
+      // Whether the new roster comes about is open: nothing is done to who has not got its mark yet.
+      which.is = state::behind;
     } else if (mark.epoch < roster_->epoch && is_at_its_address(number, mark.own) &&
                !is_elsewhere(mark.own, number)) {
-      // It has forgotten what it has done since.
       which.own = mark.own;
-      if (!is_quiet(which)) be_quiet(number, std::nullopt, now, out);
+      if (mark.is == node_mark::state::full && mark.run_id == which.facts.run_id &&
+          is_one_replacement_later(*roster_, mark)) {
+        // A member was replaced meanwhile, and it was left behind: it has all that it had.
+        adopt(number, mark_for(which), 0, out);
+      } else if (!is_quiet(which)) {
+        // It has forgotten what it has done since.
+        be_quiet(number, std::nullopt, now, out);
+      }
+    } else if (mark.epoch > roster_->epoch) {
+      which.is = may_vote_or_did(mark) ? state::ahead : state::candidate;
     } else {
-      const bool later = mark.epoch > roster_->epoch;
-      const bool other = mark.epoch == roster_->epoch;
-      which.is = later ? state::candidate : other ? state::stranger : state::former;
+      which.is = mark.epoch == roster_->epoch ? state::stranger : state::former;
     }
     return;
   }
@@ -480,10 +419,52 @@ void membership::adopt(node_number number, std::string mark, std::uint64_t floor
 void membership::judge_all(time_point now, actions& out) {
   find_store();
   if (initialising_) initialise(now, out);
+  if (how_.replace && !replaced_) replace(out);
   for (node_number i = 0; i < listed(); ++i) judge(i, now, out);
   find_missing();
   recount(now, out);
   read_clocks_if_needed(now, out);
+  read_again_if_unsettled(now, out);
+}
+
+/// While a member is being replaced, every node learns of it at another moment; and so do we.
+void membership::read_again_if_unsettled(time_point now, actions& out) {
+  const bool before =
+      std::exchange(unsettled_, how_many(state::ahead) + how_many(state::behind) > 0);
+  if (!unsettled_) return;
+  retry_at_ = std::min(retry_at_, now + retry_pause);
+  if (!before) out.read_marks |= reachable();
+}
+
+void membership::replace(actions& out) {
+  std::vector<sighting> seen;
+  for (node_number i = 0; i < listed(); ++i) {
+    const entry& each = nodes_[i];
+    const bool there = each.is != state::unreachable;
+    const bool tried = there || each.why.code;
+    if (!tried || each.is == state::marking) return;
+    seen.push_back({how_.names[i], there, each.facts, there ? each.mark : std::nullopt});
+  }
+  replacement_step next = next_step(*how_.replace, seen);
+  switch (next.what) {
+    case replacement_step::kind::take:
+      nodes_[next.node].own = next.mark.own;
+      adopt(next.node, next.mark.text(), 0, out);
+      break;
+    case replacement_step::kind::done:
+      replaced_ = std::monostate{};
+      break;
+    case replacement_step::kind::refused:
+      replaced_ = tl::unexpected(std::move(next.why));
+      break;
+  }
+}
+
+bool membership::votes(std::string_view address) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const entry& each) {
+    const roster_member* const member = member_with(each.own);
+    return each.is == state::voter && member != nullptr && member->address == address;
+  });
 }
 
 // ---- initialising --------------------------------------------------------------------------------
@@ -647,7 +628,10 @@ void membership::recount(time_point now, actions& out) {
     if (nodes_[i].is == state::voter) voters_ |= only(i);
   }
   out.changed = out.changed || voters_ != before;
-  if (count(voters_) >= majority()) return;
+  if (count(voters_) >= majority()) {
+    settled_epoch_ = roster_->epoch;
+    return;
+  }
   // Without a majority we can take nobody in. But another client may have done so before, having
   // seen the node earlier: read what is quiet for us again.
   if (quiet_ones() != 0) retry_at_ = std::min(retry_at_, now + retry_pause);
@@ -717,12 +701,9 @@ membership::actions membership::mark_differs(node_number number, std::string fou
 membership::actions membership::adopted(node_number number, std::string mark, time_point now) {
   actions out;
   entry& which = nodes_[number];
-  if (is_quiet(which)) {
-    which.read_at = now;
-    if (mark == which.facts.mark) return out;
-  } else if (which.is != state::marking) {
-    return out;
-  }
+  if (which.is == state::unreachable) return out;
+  if (is_quiet(which)) which.read_at = now;
+  if (which.is != state::marking && mark == which.facts.mark) return out;
   set_mark(which, std::move(mark));
   which.is = state::unjudged;
   doubtful_ &= ~only(number);
@@ -822,7 +803,8 @@ void membership::prime(time_point now, actions& out) {
 membership::actions membership::on_timer(time_point now) {
   actions out;
   if (now >= retry_at_) {
-    out.read_marks = doubtful_ | (count(voters_) < majority() ? quiet_ones() : 0);
+    out.read_marks = doubtful_ | (count(voters_) < majority() ? quiet_ones() : 0) |
+                     (unsettled_ ? reachable() : 0);
     retry_at_ = out.read_marks == 0 ? time_point::max() : now + retry_pause;
   }
   read_clocks_if_needed(now, out);
@@ -879,12 +861,23 @@ std::vector<std::string> membership::complaints(time_point now) const {
           all.push_back(name + " does not tell its run id (the user needs +info)");
         } else if (each.facts.mark.starts_with(older_tag)) {
           all.push_back(name + " has the mark of an earlier version, which names no members");
+        } else if (each.mark && each.mark->store == store_ && each.mark->members.size() == size()) {
+          all.push_back(name + " has the mark of another replacement, by which the members are " +
+                        addresses_of(each.mark->members));
         } else {
           all.push_back(name + " belongs to another set of nodes");
         }
         break;
       case state::former:
         all.push_back(name + " was a member once, and is none any more");
+        break;
+      case state::ahead:
+        all.push_back(name +
+                      " has the mark of a replacement that was begun, by which the members are " +
+                      addresses_of(each.mark->members));
+        break;
+      case state::behind:
+        all.push_back(name + " has not got the mark of a replacement that was begun");
         break;
       case state::moved: {
         const roster_member* const member = member_with(each.own);
@@ -948,6 +941,10 @@ base::failure membership::trouble(time_point now) const {
     return refused(
         ". A majority has lost its mark: stop all clients, wait for the longest lease, then "
         "`sallyport init --force ADDRESS`");
+  }
+  if (how_many(state::ahead) + how_many(state::behind) > 0 && count(voters_) < majority()) {
+    text += ". If nobody is at it, `sallyport init --replace OLD NEW ADDRESS` goes on";
+    return {make_error_code(errc::unavailable), std::move(text)};
   }
   const unsigned wrong = how_many(state::stranger) + how_many(state::twice) +
                          how_many(state::former) + how_many(state::outsider);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "backend_api/requests.hpp"
+#include "backends/redlock/node_mark.hpp"
+#include "backends/redlock/replacement.hpp"
 #include "backends/redlock/token_round.hpp"
 #include "base/result.hpp"
 
@@ -9,57 +11,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace sallyport::backends::redlock {
 
 using backend_api::duration;
 using backend_api::time_point;
-
-/// A node that belongs to a store.
-struct roster_member {
-  std::string id;       ///< 16 hexadecimal digits, made at random when it was taken in
-  std::string address;  ///< as the operator spelled it then
-  friend bool operator==(const roster_member&, const roster_member&) = default;
-};
-
-/// The mark of membership that a node keeps among its data, in words: "sp3 STAMP STATE STORE EPOCH
-/// MAX_LEASE_MS RUN_ID DURABLE SINCE_US OWN ID ADDRESS ID ADDRESS ...". It alone says who belongs to
-/// the store; the list of a client only says where to look.
-/// A node that has lost its data has lost its mark too, and a node that came back with old data has
-/// the run id of an earlier life in it. The stamp is a digest of all that follows it: scripts compare
-/// "sp3 STAMP" and so the whole mark.
-struct node_mark {
-  enum class state : char {
-    full = 'f',       ///< it may vote
-    quiet = 'q',      ///< it may not vote yet: it has lost its data, or may have
-    candidate = 'c',  ///< it has never voted under this mark; all have to be candidates first
-  };
-  std::string store;        ///< made at random when the first nodes are initialised
-  std::uint64_t epoch = 1;  ///< one more for every `init --force`
-  std::chrono::milliseconds max_lease{};
-  std::vector<roster_member> members = {};
-  std::string own = {};  ///< which of the members it is
-  std::string run_id = {};
-  bool durable = false;  ///< in that life everything was on disk before it was answered
-  state is = state::full;
-  /// quiet: since when it grants nothing, by the latest of the others' clocks.
-  std::uint64_t quiet_since_us = 0;
-
-  [[nodiscard]] std::string text() const;
-  /// Nothing: it is no mark.
-  [[nodiscard]] static std::optional<node_mark> parse(std::string_view text);
-  friend bool operator==(const node_mark&, const node_mark&) = default;
-};
-/// Of a mark's text, what scripts compare.
-[[nodiscard]] std::string_view stamp_of(std::string_view mark) noexcept;
-
-/// What a node says of itself when it is greeted.
-struct node_facts {
-  std::string run_id;
-  bool durable = false;  ///< it writes everything to disk before it answers
-  std::string mark;      ///< as found; empty: none
-};
 
 /// Which nodes may vote: the members that the marks name, a majority of which decides. A node is
 /// known by its own id in its mark, wherever the list has it, as long as it votes. One that has to come
@@ -87,6 +45,8 @@ class membership {
     bool force = false;
     std::chrono::milliseconds max_lease{std::chrono::seconds{60}};  ///< of new marks
     std::string fresh_store;  ///< for new marks; 32 random hexadecimal digits
+    /// The operator wants a member replaced.
+    std::optional<replacement> replace = {};
   };
 
   explicit membership(settings how);
@@ -126,6 +86,12 @@ class membership {
   [[nodiscard]] actions on_timer(time_point now);
   [[nodiscard]] time_point wake_at() const noexcept;
 
+  /// What a script that reads for `reading` or `clock_reading` is to find as a node's mark.
+  [[nodiscard]] std::string seen_mark_of(node_number node) const {
+    return std::string(stamp_of(nodes_[node].facts.mark));
+  }
+  /// Which roster this client goes by; zero: none yet.
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return roster_ ? roster_->epoch : 0; }
   /// Who may vote, and what their scripts are to find as their mark.
   [[nodiscard]] node_set voters() const noexcept { return voters_; }
   [[nodiscard]] const std::string& mark_of(node_number node) const { return nodes_[node].stamp; }
@@ -163,6 +129,14 @@ class membership {
   [[nodiscard]] const std::string& store() const noexcept { return store_; }
   /// What the operator asked for is not done yet.
   [[nodiscard]] bool initialising() const noexcept { return initialising_; }
+  /// How the replacement that the operator asked for ended; nothing: not yet, or none was asked for.
+  [[nodiscard]] const std::optional<base::result<std::monostate>>& replaced() const noexcept {
+    return replaced_;
+  }
+  /// The member that is called so votes.
+  [[nodiscard]] bool votes(std::string_view address) const;
+  /// How long a node is kept out that may have lost its data.
+  [[nodiscard]] duration quiet_time() const;
   /// The store has exactly the nodes of the list.
   [[nodiscard]] bool is_as_listed() const;
   /// Members that the list lacks, by their addresses.
@@ -187,6 +161,8 @@ class membership {
     outsider,   ///< blank, at no member's address
     stranger,   ///< a member of another store
     former,     ///< a member of an earlier epoch
+    ahead,      ///< a member of a later epoch that is not in force
+    behind,     ///< has the mark of an earlier epoch, while the one of its roster is not in force
     moved,      ///< a member that has to come back, and is not at its address: it does not
     twice,      ///< the same server as another node of the list, or a copy of it
   };
@@ -211,7 +187,11 @@ class membership {
   void judge_marked(node_number number, time_point now, actions& out);
   void set_mark(entry& which, std::string text);
   void find_store();
+  void take_roster(const node_mark& from);
+  /// A majority of its members has full marks of it, as far as was seen.
+  [[nodiscard]] bool is_in_force(const node_mark& roster) const;
   void find_missing();
+  void read_again_if_unsettled(time_point now, actions& out);
   [[nodiscard]] bool same_server_as_another(node_number number) const;
   [[nodiscard]] bool copy_of_another(node_number number) const;
   /// A majority of the members that has a mark of this roster with which it may vote.
@@ -223,6 +203,8 @@ class membership {
   [[nodiscard]] bool is_elsewhere(const std::string& id, node_number number) const;
   /// Whether the list calls node `number` by the address of this member.
   [[nodiscard]] bool is_at_its_address(node_number number, std::string_view id) const;
+
+  void replace(actions& out);
 
   // Initialising.
   void initialise(time_point now, actions& out);
@@ -244,7 +226,6 @@ class membership {
   void adopt(node_number number, std::string mark, std::uint64_t floor, actions& out);
   [[nodiscard]] std::string mark_for(const entry& which, std::uint64_t quiet_since_us = 0) const;
   [[nodiscard]] node_set everybody() const noexcept { return (1U << listed()) - 1; }
-  [[nodiscard]] duration quiet_time() const;
   [[nodiscard]] unsigned how_many(state which) const noexcept;
 
   const settings how_;
@@ -272,9 +253,12 @@ class membership {
   [[nodiscard]] bool clocks_wanted() const noexcept;
   time_point retry_at_ = time_point::max();
   time_point majority_lost_at_{};
-  node_set doubtful_ = 0;      // marking, and it is not known whether it was done
-  node_set read_again_ = 0;    // initialising: read since the first full mark was seen
-  bool initialising_ = false;  // until a majority has a mark
+  node_set doubtful_ = 0;            // marking, and it is not known whether it was done
+  node_set read_again_ = 0;          // initialising: read since the first full mark was seen
+  bool initialising_ = false;        // until a majority has a mark
+  std::uint64_t settled_epoch_ = 0;  // a majority has voted for this client: none before it counts
+  bool unsettled_ = false;           // nodes of the store have marks of different epochs
+  std::optional<base::result<std::monostate>> replaced_;
   std::optional<std::uint64_t> earlier_epoch_;  // forcing: what was there before
   bool floor_wanted_ = false;                   // all are candidates: clocks and counters are read
 };

@@ -51,6 +51,7 @@ void quorum::bid(contender& who, time_point now, quorum_actions& out) {
   who.renewing = false;
   ++who.bids;
   who.brought_up = false;
+  who.epoch = members_.epoch();
   who.votes.emplace(size(), listed(), asked, true);
   const time_point by = step_by(who, now);
   for_each(asked, [&](node_number node) {
@@ -128,6 +129,7 @@ void quorum::claim(contender& who, const std::string& nonce, time_point now, quo
   who.drawn = who.what.tokens;
   who.renewing = false;
   who.brought_up = false;
+  who.epoch = members_.epoch();
   who.votes.emplace(size(), listed(), asked, true);
   who.asked = 0;
   who.ask_the_rest_at = std::min(now + notices_apart, step_by(who, now));
@@ -136,6 +138,8 @@ void quorum::claim(contender& who, const std::string& nonce, time_point now, quo
 }
 
 void quorum::ask_for_claim(contender& who, node_set nodes, time_point now, quorum_actions& out) {
+  // Votes of two rosters do not make a majority of one.
+  if (who.epoch != members_.epoch()) return;
   nodes &= members_.voters() & ~who.asked;
   who.asked |= nodes;
   const time_point by = step_by(who, now);
@@ -158,7 +162,8 @@ void quorum::ask_the_rest(contender& who, time_point now, quorum_actions& out) {
 void quorum::extend_answered(contender& who, const errand& why, base::result<vote> said,
                              time_point now, quorum_actions& out) {
   if (said && said->what == vote::kind::not_a_member) mark_differs(why.node, *said, now, out);
-  const bool is_not_ours = said && said->what != vote::kind::yes;
+  // A member that has another mark may have its vote as before: another member was replaced.
+  const bool is_not_ours = said && said->what == vote::kind::no;
   if (is_not_ours && who.ids[why.node] == why.id) who.ids[why.node].clear();
   if (who.round != why.round || !who.votes) return;
   if (said && said->what == vote::kind::yes) {
@@ -176,6 +181,11 @@ void quorum::extend_answered(contender& who, const errand& why, base::result<vot
 void quorum::advance(contender& who, time_point now, quorum_actions& out) {
   const time_point by = step_by(who, now);
   for_each(who.votes->take_raises(), [&](node_number node) {
+    if (who.epoch != members_.epoch()) {
+      // Its mark is another one by now: what this round voted on under the old one is not raised.
+      who.votes->raise_failed(node);
+      return;
+    }
     send(node,
          speech_.raise(members_.mark_of(node), who.what.name, who.ids[node], who.votes->token()),
          {errand::kind::raise, node, who.holder, who.round, who.ids[node]}, by, out);

@@ -21,6 +21,7 @@ void quorum::renew_held(contender& who, std::uint32_t tokens, time_point now, qu
   who.lease = who.what.lease_length;
   who.drawn = tokens;
   who.renewing = true;
+  who.epoch = members_.epoch();
   who.votes.emplace(size(), listed(), voters, tokens > 0);
   // Those that did not vote for it, or no longer do, need not be asked.
   for_each(voters & ~asked, [&](node_number node) { who.votes->refused(node); });

@@ -641,18 +641,63 @@ TEST_F(QuorumTest, TakesANodeInThatForgot) {
   make(3);
   down(2);
   up(2, "");
-  const reply clock = said::list({said::text("1700000000"), said::text("5")});
+  const reply clock = said::list({said::number(1), said::text("1700000000000005"), reply{}});
   answer(kind::read_clock, 0, clock);
   answer(kind::read_clock, 1, clock);
   const std::string quiet = arguments(under_way.front()).at(1);
   EXPECT_THAT(quiet, ::testing::HasSubstr(" q store 1 10000 run2 d 1700000000000005 id2 "));
   answer(kind::adopt, 2, said::list({said::number(1), said::text(quiet)}));
   pass(20s);
-  answer(kind::read_counter, 0, said::text("500"));
-  answer(kind::read_counter, 1, reply{});
+  answer(kind::read_counter, 0,
+         said::list({said::number(1), said::text("1700000020000005"), said::text("500")}));
+  answer(kind::read_counter, 1, clock);
   EXPECT_THAT(arguments(under_way.front()), ElementsAre(quiet, mark(2), "500"));
   answer(kind::adopt, 2, said::list({said::number(1), said::text(mark(2))}));
   EXPECT_EQ(machine->nodes().voters(), 7U);
+}
+
+TEST_F(QuorumTest, TakesNobodyInByTheWordOfAMemberThatHasAnotherMarkByNow) {
+  make(3);
+  down(2);
+  up(2, "");
+  const reply clock = said::list({said::number(1), said::text("1700000000000005"), reply{}});
+  answer(kind::read_clock, 0, clock);
+  answer(kind::read_clock, 1, clock);
+  const std::string quiet = arguments(under_way.front()).at(1);
+  answer(kind::adopt, 2, said::list({said::number(1), said::text(quiet)}));
+  pass(20s);
+  answer(kind::read_counter, 0,
+         said::list({said::number(1), said::text("1700000020000005"), said::text("500")}));
+
+  node_mark later = *node_mark::parse(mark(1));
+  ++later.epoch;
+  answer(kind::read_counter, 1, said::list({said::number(-1), said::text(later.text())}));
+
+  EXPECT_EQ(count(machine->nodes().voters()), 1U) << "no roster has a majority";
+  for (const delivery& each : under_way) EXPECT_NE(each.why.what, kind::adopt);
+}
+
+TEST_F(QuorumTest, KeepsItsVotesWhenAMemberIsReplaced) {
+  make(3);
+  hold(me, 7U);
+  const auto later = [&](node_number node) {
+    return roster_after({"node2", "new"}, *node_mark::parse(mark(node))).text();
+  };
+  renew(me);
+  for (const node_number node : {0U, 1U}) {
+    answer(kind::extend, node, said::list({said::number(-1), said::text(later(node))}));
+  }
+  EXPECT_EQ(told(), "renew unavailable") << "it may be asked again";
+  ASSERT_EQ(machine->nodes().epoch(), 2U);
+
+  renew(me);
+  for (const node_number node : {0U, 1U}) {
+    const delivery sent = take(kind::extend, node);
+    EXPECT_EQ(sent.mark, stamp_of(later(node)));
+    answer(sent, yes(0));
+  }
+
+  EXPECT_THAT(told(), ::testing::HasSubstr("renew renewed"));
 }
 
 TEST_F(QuorumTest, AnswersThatNobodyWaitsForDoNothing) {

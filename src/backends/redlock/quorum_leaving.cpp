@@ -249,12 +249,12 @@ void quorum::follow(const membership::actions& todo, time_point now, quorum_acti
          {errand::kind::adopt, each.node, {}, 0, {}}, by, out);
   }
   for_each(todo.read_counters, [&](node_number node) {
-    send(node, speech_.read_counter(), {errand::kind::read_counter, node, {}, todo.reading, {}}, by,
-         out);
+    send(node, speech_.look(members_.seen_mark_of(node)),
+         {errand::kind::read_counter, node, {}, todo.reading, {}}, by, out);
   });
   for_each(todo.read_clocks, [&](node_number node) {
-    send(node, speech::read_clock(), {errand::kind::read_clock, node, {}, todo.clock_reading, {}},
-         by, out);
+    send(node, speech_.look(members_.seen_mark_of(node)),
+         {errand::kind::read_clock, node, {}, todo.clock_reading, {}}, by, out);
   });
   for_each(todo.read_marks, [&](node_number node) {
     send(node, speech_.read_mark(), {errand::kind::read_mark, node, {}, 0, {}}, by, out);
@@ -272,12 +272,16 @@ void quorum::membership_answered(const errand& why, const base::result<reply>& s
            now, out);
   } else if (why.what == errand::kind::read_mark) {
     if (said && !said->is_error()) follow(members_.adopted(why.node, said->text, now), now, out);
-  } else if (why.what == errand::kind::read_clock) {
-    const auto clock = said ? clock_answer_of(*said) : std::nullopt;
-    follow(members_.clock_read(why.node, why.round, clock, now), now, out);
   } else {
-    const auto value = said ? counter_answer_of(*said) : std::nullopt;
-    follow(members_.counter_read(why.node, why.round, value, now), now, out);
+    look_answer found = said ? look_answer_of(*said) : look_answer{};
+    follow(why.what == errand::kind::read_clock
+               ? members_.clock_read(why.node, why.round, found.server_us, now)
+               : members_.counter_read(why.node, why.round, found.counter, now),
+           now, out);
+    if (found.other_mark) {
+      // Whoever it is: also a candidate that another client has made a member meanwhile.
+      follow(members_.adopted(why.node, std::move(*found.other_mark), now), now, out);
+    }
   }
   welcome_new_voters(before, now, out);
 }

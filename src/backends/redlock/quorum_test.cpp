@@ -1,4 +1,5 @@
 // From "I want it" to a grant: bids, the line, claims.
+#include "backends/redlock/replacement.hpp"
 #include "backends/redlock/test_quorum_fixture.hpp"
 
 #include <set>
@@ -9,6 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // ---- bids ----------------------------------------------------------------------------------------
 
@@ -409,6 +411,26 @@ TEST_F(QuorumTest, AClaimEndsWhenOneOfTheOtherNodesIsLostBeforeItIsAsked) {
 
   EXPECT_EQ(asked(kind::settle), only(0));
   EXPECT_EQ(asked(kind::enqueue), only(0) | only(2)) << "it goes on waiting";
+}
+
+TEST_F(QuorumTest, AClaimDoesNotCountVotesOfTwoRosters) {
+  make(3);
+  queue(me);
+  hand_over(2, me, "n1");
+  renew(me);
+  answer(kind::extend, 2, yes(70));
+  log.clear();
+  for (const node_number node : {0U, 1U}) {
+    node_mark later = roster_after({"node2", "new"}, *node_mark::parse(mark(node)));
+    up(node, later.text());
+  }
+  ASSERT_EQ(machine->nodes().epoch(), 2U);
+
+  pass(10ms);
+
+  EXPECT_EQ(asked(kind::extend), 0U) << "node2 voted as a member that it is not any more";
+  EXPECT_THAT(told(), Not(HasSubstr("renewed")));
+  EXPECT_EQ(asked(kind::settle), only(2));
 }
 
 TEST_F(QuorumTest, GivesUpAClaimWithoutAMajority) {

@@ -166,5 +166,43 @@ TEST_F(Lists, ThatSpellAMemberOtherwiseDoNotTakeItInWhenItIsBlank) {
       << "how it was called at init: " << error.text;
 }
 
+// ---- a member is replaced while clients run --------------------------------------------------------
+
+class Replacement : public Lists {
+ protected:
+  /// As `sallyport init --replace` does it.
+  client replace(const std::string& how) {
+    return open(with_spare() + "?initialise=" + how + "&old=" + by_number(nodes[2]) +
+                "&new=" + by_number(spare[0]));
+  }
+};
+
+TEST_F(Replacement, GoesOnAfterAnInterruptionWhileALockIsHeldAndGivesTheNewMemberAVote) {
+  const client store = open(with_spare());
+  const std::string id = store.capabilities().store_id;
+  mutex lock{store, "door", lasting(short_lease)};
+  auto held = lock.try_acquire_for(patience);
+  ASSERT_TRUE(held);
+  const auto first = held->token();
+  nodes[2].kill();
+  spare[0].command({"SET", "\1quorum-member", "not blank"});
+  const told refused = error_of([&] { replace("replace"); });
+  EXPECT_EQ(refused.code, errc::store_refused) << refused.text;
+  spare[0].command({"FLUSHALL"});
+
+  // The first one ends before the new member votes.
+  static_cast<void>(replace("replace"));
+  const client done = replace("replace_and_wait");
+
+  EXPECT_EQ(done.capabilities().store_id, id) << "gates are bound to it";
+  EXPECT_FALSE(held->lost().stop_requested()) << "it was renewed by those that stayed";
+  held->release();
+  nodes[1].kill();
+  const auto next = lock.try_acquire_for(patience);
+  ASSERT_TRUE(next) << "the new member is one of the two that are left";
+  EXPECT_GT(next->token(), first);
+  EXPECT_TRUE(votes(spare, 0, "door"));
+}
+
 }  // namespace
 }  // namespace sallyport::redlock_live

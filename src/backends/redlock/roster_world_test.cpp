@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -136,20 +137,37 @@ class initialising_world {
       send(client, node, [tell_mark, node] { return tell_mark(node); });
     });
     for_each(out.read_counters, [&](node_number node) {
-      send(client, node, [this, &asker, node, reading = out.reading]() -> answer {
-        return [this, &asker, node, reading, found = counters_[node]] {
-          return asker.counter_read(node, reading, found, now_);
-        };
-      });
+      send(client, node,
+           [this, client, &asker, node, reading = out.reading,
+            expected = asker.seen_mark_of(node)]() -> answer {
+             if (stamp_of(marks_[node]) != expected) {
+               return [this, client, &asker, node, reading, found = marks_[node]] {
+                 follow(client, asker.counter_read(node, reading, std::nullopt, now_));
+                 return asker.adopted(node, found, now_);
+               };
+             }
+             return [this, &asker, node, reading, found = counters_[node]] {
+               return asker.counter_read(node, reading, found, now_);
+             };
+           });
     });
     for_each(out.read_clocks, [&](node_number node) {
-      send(client, node, [this, &asker, node, reading = out.clock_reading]() -> answer {
-        const auto since =
-            std::chrono::duration_cast<std::chrono::microseconds>(now_.time_since_epoch());
-        return [this, &asker, node, reading, since] {
-          return asker.clock_read(node, reading, static_cast<std::uint64_t>(since.count()), now_);
-        };
-      });
+      send(client, node,
+           [this, client, &asker, node, reading = out.clock_reading,
+            expected = asker.seen_mark_of(node)]() -> answer {
+             if (stamp_of(marks_[node]) != expected) {
+               return [this, client, &asker, node, reading, found = marks_[node]] {
+                 follow(client, asker.clock_read(node, reading, std::nullopt, now_));
+                 return asker.adopted(node, found, now_);
+               };
+             }
+             const auto since =
+                 std::chrono::duration_cast<std::chrono::microseconds>(now_.time_since_epoch());
+             return [this, &asker, node, reading, since] {
+               return asker.clock_read(node, reading, static_cast<std::uint64_t>(since.count()),
+                                       now_);
+             };
+           });
     });
   }
 

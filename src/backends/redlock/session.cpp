@@ -41,6 +41,11 @@ holder_id id_from_kernel() {
   return {bits[0], bits[1]};
 }
 
+std::optional<replacement> wanted_in(const redis::address& where) {
+  if (where.old_member.empty()) return std::nullopt;
+  return replacement{.old_member = where.old_member, .new_member = where.new_member};
+}
+
 }  // namespace
 
 /// A command of the machine on its way to a node.
@@ -111,7 +116,8 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
                 .initialise = where->initialise,
                 .force = where->force,
                 .max_lease = where->max_lease,
-                .fresh_store = std::string(redis::view(redis::hex_of(id_from_kernel())))},
+                .fresh_store = std::string(redis::view(redis::hex_of(id_from_kernel()))),
+                .replace = wanted_in(*where)},
       .fresh_id = &id_from_kernel,
       .seed = base::kernel_seed(),
       .hearing_patience = hearing_patience};
@@ -134,6 +140,7 @@ session::session(redis::address where, backend_api::events& listener,
       pump_(std::move(engine)),
       speech_(std::move(words)),
       hearing_(*this, pump_->descriptor_number(), std::move(attention)),
+      identity_("redlock", address_.store),
       machine_(std::move(machine), *speech_) {}
 
 base::result<std::monostate> session::connect(const backend_api::open_request& request) {
@@ -154,6 +161,7 @@ base::result<std::monostate> session::connect(const backend_api::open_request& r
     members_.push_back(std::move(*made));
   }
   for (const auto& each : members_) each->commands().want();
+  if (auto done = finish_replacing(); !done) return tl::unexpected(done.error());
   wait_for_majority();
   describe();
   const base::mutex_lock lock(mutex_);
@@ -165,6 +173,33 @@ base::result<std::monostate> session::connect(const backend_api::open_request& r
   // Nodes that are not initialised, or not ours, do not get better by waiting.
   if (why.code == errc::store_refused) return tl::unexpected(std::move(why));
   return std::monostate{};
+}
+
+base::result<std::monostate> session::finish_replacing() {
+  if (address_.old_member.empty()) return std::monostate{};
+  time_point until = lease_clock::now() + initialising_patience;
+  bool told = false;
+  for (time_point now = lease_clock::now();; now = lease_clock::now()) {
+    {
+      const base::mutex_lock lock(mutex_);
+      const membership& nodes = machine_.nodes();
+      if (nodes.replaced()) {
+        if (!*nodes.replaced()) return tl::unexpected(nodes.replaced()->error());
+        if (!address_.until_it_votes || nodes.votes(address_.new_member)) return std::monostate{};
+        // From now on it is a member like others that come without data.
+        if (!std::exchange(told, true)) until = now + nodes.quiet_time() + initialising_patience;
+      }
+      if (now >= until) {
+        base::failure why = nodes.trouble(now);
+        return base::fail(errc::unavailable,
+                          (told ? address_.old_member + " was replaced, but " +
+                                      address_.new_member + " does not vote yet: "
+                                : address_.old_member + " was not replaced, or not by all: ") +
+                              why.detail);
+      }
+    }
+    pump_->run_once(until);
+  }
 }
 
 void session::wait_for_majority() {
@@ -200,10 +235,7 @@ void session::describe() {
   capabilities_.min_lease = 100ms;
   capabilities_.max_lease = nodes.max_lease();
   capabilities_.expiry_granularity = 2ms;
-  // Of the marks, so that gates stay bound when the nodes are called otherwise.
-  redis::address named = address_;
-  if (named.store.empty()) named.store = nodes.store();
-  capabilities_.store_id = redis::store_id_of(named);
+  capabilities_.store_id = identity_.id();
   capabilities_.caveats = {
       "Leases end by the nodes' wall clocks: a step of a majority's clocks, or of one node's when "
       "the holder has a bare majority, can let two in. Tokens keep their order; fence what must "
@@ -277,15 +309,22 @@ void session::step(Step&& what) {
   time_point wake;
   bool listen = false;
   bool reach = false;
+  std::string store;
   {
     const base::mutex_lock lock(mutex_);
     quorum_actions out;
     what(machine_, lease_clock::now(), out);
+    const membership& nodes = machine_.nodes();
+    if (nodes.store() != named_ && count(nodes.voters()) >= nodes.majority()) {
+      store = named_ = nodes.store();
+    }
     listen = out.listen;
     reach = out.reach;
     for (quorum_action& each : out.all) to_do_.push_back(std::move(each));
     wake = machine_.wake_at();
   }
+  // Votes, and with them grants, are asked for after this.
+  if (!store.empty()) static_cast<void>(identity_.learn(store));
   timer_->set(wake);
   if (listen) {
     for (const auto& each : members_) each->listen();

@@ -3,6 +3,7 @@
 #include "backend_api/backend.hpp"
 #include "backend_api/delivery_gate.hpp"
 #include "backend_api/hearing.hpp"
+#include "backend_api/store_identity.hpp"
 #include "backends/redis/address.hpp"
 #include "backends/redlock/member.hpp"
 #include "backends/redlock/quorum.hpp"
@@ -41,6 +42,7 @@ class session final : public std::enable_shared_from_this<session>,
           quorum::settings machine);
 
   [[nodiscard]] const sallyport::capabilities& capabilities() const { return capabilities_; }
+  [[nodiscard]] const std::string& store_id() const noexcept { return identity_.id(); }
 
   void acquire(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
   void renew(std::span<const backend_api::renew_request> batch) SALLYPORT_EXCLUDES(mutex_);
@@ -93,6 +95,8 @@ class session final : public std::enable_shared_from_this<session>,
   /// Some node that is there has not answered all that it was told.
   [[nodiscard]] bool stragglers() SALLYPORT_EXCLUDES(mutex_);
   base::result<std::monostate> connect(const backend_api::open_request& request);
+  /// Nothing to do where no member is to be replaced.
+  base::result<std::monostate> finish_replacing() SALLYPORT_EXCLUDES(mutex_);
   void wait_for_majority();
   void describe() SALLYPORT_EXCLUDES(mutex_);
   /// Steps the machine and carries out what it says.
@@ -114,6 +118,8 @@ class session final : public std::enable_shared_from_this<session>,
   const std::shared_ptr<const speech> speech_;
   backend_api::hearing hearing_;
   backend_api::delivery_gate gate_;
+  // What the marks of a majority say, so that gates stay bound when the nodes are called otherwise.
+  backend_api::store_identity identity_;
   std::vector<std::shared_ptr<member>> members_;  // constant once open
   std::shared_ptr<timer> timer_;                  // likewise
   sallyport::capabilities capabilities_;          // likewise
@@ -123,6 +129,7 @@ class session final : public std::enable_shared_from_this<session>,
   quorum machine_ SALLYPORT_GUARDED_BY(mutex_);
   std::deque<quorum_action> to_do_ SALLYPORT_GUARDED_BY(mutex_);
   bool working_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  std::string named_ SALLYPORT_GUARDED_BY(mutex_);   // the last that identity_ was told
   node_set heard_ SALLYPORT_GUARDED_BY(mutex_) = 0;  // whose notices come
   node_set tried_ SALLYPORT_GUARDED_BY(mutex_) = 0;  // reached once, or found unreachable
 };

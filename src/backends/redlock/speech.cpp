@@ -197,16 +197,11 @@ wire_command speech::read_mark() const {
   return call;
 }
 
-wire_command speech::read_clock() {
-  wire_command call;
-  call.add(std::string_view("TIME"));
-  return call;
-}
-
-wire_command speech::read_counter() const {
-  wire_command call;
-  call.add(std::string_view("GET"));
+wire_command speech::look(const std::string& mark) const {
+  wire_command call = call_of(scripts::look, 2);
   add_counter(call);
+  add_mark(call);
+  call.add(mark);
   return call;
 }
 
@@ -281,17 +276,19 @@ base::result<adopt_answer> adopt_answer_of(const reply& said) {
   return adopt_answer{integer_at(said, 0) == 1, text_at(said, 1)};
 }
 
-std::optional<std::uint64_t> clock_answer_of(const reply& said) {
-  if (!said.is_array() || said.elements.size() != 2) return std::nullopt;
-  const auto seconds = whole_number(said.elements[0].text);
-  const auto rest = whole_number(said.elements[1].text);
-  if (!seconds || !rest) return std::nullopt;
-  return *seconds * 1'000'000 + *rest;
-}
-
-std::optional<std::uint64_t> counter_answer_of(const reply& said) {
-  if (said.is_nil()) return 0;
-  return said.is_text() ? whole_number(said.text) : std::nullopt;
+look_answer look_answer_of(const reply& said) {
+  look_answer found;
+  if (!said.is_array() || said.elements.empty()) return found;
+  if (integer_at(said, 0) != 1) {
+    found.other_mark = text_at(said, 1);
+    return found;
+  }
+  found.server_us = whole_number(text_at(said, 1));
+  // A reply ends at the first nothing.
+  found.counter = said.elements.size() < 3 || said.elements[2].is_nil()
+                      ? std::optional<std::uint64_t>(0)
+                      : whole_number(said.elements[2].text);
+  return found;
 }
 
 std::optional<notice> parse_notice(std::string_view message) {

@@ -28,6 +28,7 @@ extern const script_source enqueue;
 extern const script_source extend;
 extern const script_source heal;
 extern const script_source leave;
+extern const script_source look;
 extern const script_source raise;
 extern const script_source who;
 }  // namespace scripts
@@ -79,8 +80,8 @@ class speech {
   [[nodiscard]] wire_command adopt(const std::string& expected, const std::string& mark,
                                    std::uint64_t floor) const;
   [[nodiscard]] wire_command read_mark() const;
-  [[nodiscard]] static wire_command read_clock();
-  [[nodiscard]] wire_command read_counter() const;
+  /// Clock and counter.
+  [[nodiscard]] wire_command look(const std::string& mark) const;
   [[nodiscard]] wire_command who(std::string_view name) const;
   [[nodiscard]] wire_command break_lock(std::string_view name, const std::string& id,
                                         backend_api::break_mode mode) const;
@@ -130,10 +131,12 @@ struct adopt_answer {
   std::string mark;
 };
 [[nodiscard]] base::result<adopt_answer> adopt_answer_of(const reply& said);
-/// In microseconds; nothing: the answer is no time.
-[[nodiscard]] std::optional<std::uint64_t> clock_answer_of(const reply& said);
-/// Zero where there is no counter yet; nothing: the answer is no number.
-[[nodiscard]] std::optional<std::uint64_t> counter_answer_of(const reply& said);
+struct look_answer {
+  std::optional<std::string> other_mark;   ///< the node has this one; then the rest is nothing
+  std::optional<std::uint64_t> server_us;  ///< nothing: it is no time
+  std::optional<std::uint64_t> counter;  ///< zero where there is none yet; nothing: it is no number
+};
+[[nodiscard]] look_answer look_answer_of(const reply& said);
 
 /// What a message on a client's channel says.
 struct notice {

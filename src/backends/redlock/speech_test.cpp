@@ -137,7 +137,8 @@ TEST(QuorumSpeech, SaysAChangeOfAMark) {
   EXPECT_THAT(behind_keys(mine().adopt("old", "new", 77)), ElementsAre("old", "new", "77"));
   EXPECT_THAT(behind_keys(mine().adopt("", "new", 0)), ElementsAre("", "new", "0"));
   EXPECT_THAT(arguments_of(mine().read_mark()), ElementsAre("GET", "p:\1quorum-member"));
-  EXPECT_THAT(arguments_of(mine().read_counter()), ElementsAre("GET", "p:\1quorum-fence"));
+  EXPECT_THAT(arguments_of(mine().look("stamp")),
+              ElementsAre("2", "p:\1quorum-fence", "p:\1quorum-member", "stamp"));
 }
 
 TEST(QuorumSpeech, BreaksSafelyOrAtOnce) {

@@ -32,20 +32,14 @@ class model_node {
     now_ = now;
     if (lock_ && now >= lock_->until) lock_.reset();
     const std::vector<std::string> all = redis::arguments_of(what);
-    if (what.script == nullptr && all.front() == "TIME") {
-      const auto us = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch());
-      return said::list({said::text(std::to_string(us.count() / 1'000'000)),
-                         said::text(std::to_string(us.count() % 1'000'000))});
-    }
     if (what.script == nullptr) {
-      const std::string& key = all.at(1);
-      if (key.ends_with("fence")) return said::text(std::to_string(counter));
       return mark.empty() ? reply{} : said::text(mark);
     }
     args_.assign(all.begin() + 1 + std::stol(all.front()), all.end());
     if (what.script == &scripts::adopt) return adopt();
     if (what.script == &scripts::leave) return leave();
     if (stamp_of(mark) != args_.at(0)) return said::list({said::number(-1), said::text(mark)});
+    if (what.script == &scripts::look) return look();
     if (what.script == &scripts::bid) return bid();
     if (what.script == &scripts::extend) return extend();
     if (what.script == &scripts::raise) return raise();
@@ -107,6 +101,11 @@ class model_node {
     return false;
   }
 
+  [[nodiscard]] reply look() const {
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(now_.time_since_epoch());
+    return said::list({said::number(1), said::text(std::to_string(us.count())),
+                       said::text(std::to_string(counter))});
+  }
   reply bid() {
     const std::string& contender = args_.at(2);
     const auto us = std::chrono::duration_cast<std::chrono::microseconds>(now_.time_since_epoch());
