@@ -38,8 +38,13 @@ constexpr planted_case cases[] = {
     {defect::token_not_raised, "token_not_raised", 400},
     {defect::token_block_used_after_loss, "token_block_used_after_loss", 400},
     {defect::dead_waiter_not_skipped, "dead_waiter_not_skipped", 400},
-    {defect::late_answer_revives, "late_answer_revives", 400},
+    {defect::late_answer_revives, "late_answer_revives", 2000},
     {defect::no_withdraw_after_unknown, "no_withdraw_after_unknown", 400},
+    {defect::trouble_told_as_nothing, "trouble_told_as_nothing_network", 1000, "network"},
+    {defect::trouble_told_as_nothing, "trouble_told_as_nothing_local", 1000, "local"},
+    {defect::trouble_told_as_nothing, "trouble_told_as_nothing_redis", 1000, "redis"},
+    {defect::trouble_told_as_nothing, "trouble_told_as_nothing_redlock", 2000, "redlock"},
+    {defect::trouble_told_as_nothing, "trouble_told_as_nothing_zookeeper", 4000, "zookeeper"},
     {defect::dead_holder_not_removed, "dead_holder_not_removed", 1000, "local"},
     {defect::look_not_sent, "look_not_sent", 1000, "local"},
     {defect::tokens_not_reserved, "tokens_not_reserved", 1000, "local"},
@@ -78,6 +83,7 @@ constexpr planted_case cases[] = {
     {defect::zookeeper_half_downgraded, "zookeeper_half_downgraded", 4000, "zookeeper"},
     {defect::zookeeper_fixed_lease_goes_on, "zookeeper_fixed_lease_goes_on", 4000, "zookeeper"},
     {defect::zookeeper_leaving_given_up, "zookeeper_leaving_given_up", 4000, "zookeeper"},
+    {defect::zookeeper_refusal_is_an_answer, "zookeeper_refusal_is_an_answer", 4000, "zookeeper"},
 };
 
 class PlantedDefects : public testing::TestWithParam<planted_case> {

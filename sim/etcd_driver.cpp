@@ -202,6 +202,9 @@ void etcd_driver::launch(std::uint64_t number, call& what) {
                           case answer::word::refused:
                             answered(number, ending::refused, nullptr);
                             return;
+                          case answer::word::timed_out:
+                            answered(number, ending::lost, nullptr);
+                            return;
                         }
                       });
                     });

@@ -70,9 +70,23 @@ void etcd_store::through_leader(member_number at, std::function<void()> what, co
   }
 }
 
+bool etcd_store::refuses(const respond& says) {
+  if (!shared_.strikes(fault::refuse_request)) return false;
+  shared_.count.add(counter::etcd_refused_request);
+  says({.is = shared_.random.chance(0.5) ? answer::word::refused : answer::word::no_leader});
+  return true;
+}
+
+etcd_store::respond etcd_store::with_trouble(const respond& says) {
+  if (!shared_.strikes(fault::fail_after)) return says;
+  shared_.count.add(counter::etcd_trouble_after_effect);
+  return [says](const answer&) { says({.is = answer::word::timed_out}); };
+}
+
 void etcd_store::txn(member_number at, const backends::etcd::txn& what, const respond& says) {
+  if (refuses(says)) return;
   through_leader(
-      at, [this, at, what, says] { apply(at, what, says); }, says);
+      at, [this, at, what, says = with_trouble(says)] { apply(at, what, says); }, says);
 }
 
 void etcd_store::apply(member_number at, const backends::etcd::txn& what, const respond& says) {
@@ -99,9 +113,10 @@ void etcd_store::apply(member_number at, const backends::etcd::txn& what, const 
 
 void etcd_store::grant(member_number at, std::uint64_t client, lease_id id, std::int64_t length,
                        const respond& says) {
+  if (refuses(says)) return;
   through_leader(
       at,
-      [this, client, id, length, says] {
+      [this, client, id, length, says = with_trouble(says)] {
         if (full_) {
           says({.is = answer::word::refused});
           return;
@@ -122,9 +137,10 @@ void etcd_store::grant(member_number at, std::uint64_t client, lease_id id, std:
 }
 
 void etcd_store::revoke(member_number at, lease_id id, const respond& says) {
+  if (refuses(says)) return;
   through_leader(
       at,
-      [this, id, says] {
+      [this, id, says = with_trouble(says)] {
         const bool there = model_.leases.contains(id);
         const revision before = model_.at;
         model_.revoke(id);

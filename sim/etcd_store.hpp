@@ -43,7 +43,14 @@ class etcd_store final : public store, private cluster::owner {
 
   /// What a member says to a request.
   struct answer {
-    enum class word : std::uint8_t { done, no_leader, no_such_lease, lease_exists, refused };
+    enum class word : std::uint8_t {
+      done,
+      no_leader,
+      no_such_lease,
+      lease_exists,
+      refused,
+      timed_out,  ///< it may be done, now or later
+    };
     word is = word::done;
     backends::etcd::txn_answer value{};
     std::int64_t seconds = 0;
@@ -116,6 +123,10 @@ class etcd_store final : public store, private cluster::owner {
 
   /// Does it when the member reaches the leader: now, later, or never.
   void through_leader(member_number at, std::function<void()> what, const respond& says);
+  /// Says so, if it does.
+  [[nodiscard]] bool refuses(const respond& says);
+  /// What is done may be told as a time-out.
+  [[nodiscard]] respond with_trouble(const respond& says);
   void apply(member_number at, const backends::etcd::txn& what, const respond& says);
   /// After every change.
   void changed(revision before);

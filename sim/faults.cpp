@@ -149,6 +149,8 @@ void fault_maker::strike(fault which) {
     case fault::election:
     case fault::watch_cancel:
     case fault::full_store:
+    case fault::refuse_request:
+    case fault::fail_after:
     case fault::number_of_faults:
       return;
     case fault::power_cut:

@@ -1,5 +1,6 @@
 #include "sim/local_driver.hpp"
 
+#include "base/planted.hpp"
 #include "sim/process.hpp"
 
 #include <array>
@@ -209,6 +210,7 @@ void local_driver::perform(std::uint64_t number, time_point when) {
     return;
   }
   if (!said) {
+    node_.distribute(notices, self_);  // of what was served before it failed
     const call one = std::move(pending_.at(number));
     pending_.erase(number);
     fail(one, said.error());
@@ -231,6 +233,11 @@ void local_driver::conclude(std::uint64_t number, const local_node::outcome& sai
   const call one = std::move(pending_.at(number));
   pending_.erase(number);
   node_.distribute(notices, self_);
+  if (base::planted(base::defect::trouble_told_as_nothing) &&
+      shared_.strikes(fault::commit_fails)) {
+    fail(one, {make_error_code(errc::unavailable), "simulated"});
+    return;
+  }
   const holder_id who = one.asked.holder;
   if (one.asked.what == operation::withdraw || one.asked.what == operation::release) {
     contenders_.left(who, one.asked.what == operation::withdraw, std::get<leave_answer>(said.says));

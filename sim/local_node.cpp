@@ -59,7 +59,12 @@ backend_api::renew_request to_renewal(const request& asked) {
 }  // namespace
 
 local_node::local_node(context& shared, checkers& checks)
-    : shared_(shared), checks_(checks), tokens_at_once_(1 + shared.random.below(200)) {
+    : shared_(shared),
+      checks_(checks),
+      tokens_at_once_(1 + shared.random.below(200)),
+      // One draw for both: what other seeds draw stays as it was.
+      most_waiters_(tokens_at_once_ % 3 == 0 ? 1 + tokens_at_once_ % 2
+                                             : backends::local::most_waiters_at_once) {
   initialise();
 }
 
@@ -86,9 +91,10 @@ template <class Operate>
 auto local_node::transact(time_point when, std::vector<notice>& notices, Operate operate)
     -> base::result<std::invoke_result_t<Operate&, lock_rules&>> {
   map_table inside(records_);
-  lock_rules rules({inside, *this, *this, when, notices, "machine"});
+  lock_rules rules({inside, *this, *this, when, notices, "machine", most_waiters_});
   auto said = operate(rules);
   rules.finish();
+  unserved_.clear();
   if (!inside.failed() && rules.changed_anything() && shared_.strikes(fault::commit_fails)) {
     shared_.count.add(counter::commit_failed);
     const bool full = shared_.random.chance(0.5);
@@ -99,7 +105,24 @@ auto local_node::transact(time_point when, std::vector<notice>& notices, Operate
     return tl::unexpected(*inside.why_failed());
   }
   inside.commit();
+  unserved_ = rules.unserved();
+  ask_again_ = rules.ask_again();
   return said;
+}
+
+void local_node::serve_on(time_point when, std::vector<notice>& notices) {
+  for (std::vector<std::string> left = std::exchange(unserved_, {}); !left.empty();) {
+    shared_.count.add(counter::served_on);
+    std::vector<notice> more;
+    const auto served = transact(when, more, [&](lock_rules& rules) {
+      rules.serve_on(left.back());
+      return true;
+    });
+    if (!served) return;
+    report(more, when);
+    notices.insert(notices.end(), more.begin(), more.end());
+    if (unserved_.empty()) left.pop_back();
+  }
 }
 
 // ---- the kernel and the disk -----------------------------------------------------------------------
@@ -203,9 +226,19 @@ base::result<local_node::outcome> local_node::execute(const request& asked, clie
     shared_.note("  it failed with #", said.error().code.value());
     return said;
   }
+  if (ask_again_) {
+    // Nobody hears this answer.
+    report(notices, when);
+    serve_on(when, notices);
+    std::vector<notice> more;
+    auto again = execute(asked, from, known, when, more);
+    notices.insert(notices.end(), more.begin(), more.end());
+    return again;
+  }
   checks_.store.executed(asked, process_of_[from], said->says, for_checkers(notices), when);
   const bool only_asks = asked.what == operation::acquire || asked.what == operation::renew;
   if (!only_asks || !notices.empty()) changed();
+  serve_on(when, notices);
   return said;
 }
 
@@ -240,17 +273,18 @@ base::result<bool> local_node::remove_client(client_number who) {
 }
 
 void local_node::sweep() {
-  std::string after;
+  std::optional<std::string> after = "";
   do {
     std::vector<notice> notices;
     const auto swept = transact(
-        now(), notices, [&](lock_rules& rules) { return rules.sweep(after, names_at_a_time); });
+        now(), notices, [&](lock_rules& rules) { return rules.sweep(*after, names_at_a_time); });
     if (!swept) return;
     report(notices, now());
+    serve_on(now(), notices);
     distribute(notices, 0);
     if (!notices.empty()) changed();
     after = *swept;
-  } while (!after.empty());
+  } while (after);
 }
 
 std::vector<local_node::client_number> local_node::some_dead() {

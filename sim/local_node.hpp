@@ -91,6 +91,7 @@ class local_node final : public store,
   auto transact(time_point when, std::vector<notice>& notices, Operate operate)
       -> base::result<std::invoke_result_t<Operate&, backends::local::lock_rules&>>;
   void initialise();
+  void serve_on(time_point when, std::vector<notice>& notices);
   [[nodiscard]] std::vector<backends::memory::notice> for_checkers(
       const std::vector<notice>& notices) const;
   void report(const std::vector<notice>& notices, time_point when);
@@ -112,6 +113,9 @@ class local_node final : public store,
   backends::local::map_records records_;
   std::uint64_t reserved_on_disk_ = 0;
   std::uint64_t tokens_at_once_;
+  std::size_t most_waiters_;           // that one transaction serves
+  std::vector<std::string> unserved_;  // what the last one left
+  bool ask_again_ = false;
   std::map<client_number, local_driver*> drivers_;  // of those who live
   std::map<client_number, std::uint64_t> process_of_;
   std::map<backend_api::holder_id, lock_name> name_of_;

@@ -56,6 +56,7 @@ struct reply {
   answer says;
   std::optional<base::failure> failed{};  ///< the store's own trouble, in place of an answer
   bool unheard = false;                   ///< as in the request
+  bool in_trouble = false;                ///< it was done, and that is not what the driver hears
   /// Redis: the server does not know the script of this request.
   std::shared_ptr<const request> unknown_script{};
   /// A node of a quorum: its very words.

@@ -105,8 +105,24 @@ std::optional<true_time> link::late_in_order(std::uint64_t connection) {
 void link::serve(const std::vector<request>& batch, std::uint64_t sent_by) {
   std::vector<reply> replies;
   replies.reserve(batch.size());
-  for (const request& each : batch) replies.push_back(store_.execute(each, client_));
+  for (const request& each : batch) replies.push_back(answer_to(each));
   if (sent_by == epoch_) send_back(std::move(replies));
+}
+
+reply link::answer_to(const request& asked) {
+  if (shared_.strikes(fault::refuse_request)) {
+    shared_.count.add(how_ == carriage::stream ? counter::quorum_refused : counter::store_refused);
+    shared_.note("a request of client # is refused, ticket #", static_cast<std::int64_t>(client_),
+                 static_cast<std::int64_t>(asked.holder.low % 10'000));
+    return store_.refuse(asked);
+  }
+  reply said = store_.execute(asked, client_);
+  const bool done = !said.unknown_script && !said.ask_in_full;
+  if (done && shared_.strikes(fault::fail_after)) {
+    shared_.count.add(counter::trouble_after_effect);
+    said.in_trouble = true;
+  }
+  return said;
 }
 
 void link::send_back(std::vector<reply> batch) {

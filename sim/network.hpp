@@ -100,6 +100,7 @@ class link : public notice_listener, public std::enable_shared_from_this<link> {
   [[nodiscard]] std::optional<true_time> late_in_order(std::uint64_t connection);
   void arrive_at_store(const std::vector<request>& batch, sender by, bool late);
   void serve(const std::vector<request>& batch, std::uint64_t sent_by);
+  [[nodiscard]] reply answer_to(const request& asked);
   void send_back(std::vector<reply> batch);
   void send_notice(const backends::memory::notice& what, duration delay);
   void try_to_connect();

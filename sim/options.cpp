@@ -59,6 +59,8 @@ constexpr std::array<fault_info, fault_count> faults = {{
     {"election", 0.4},
     {"watch_cancel", 0.5},
     {"full_store", 0.5},
+    {"refuse_request", 0.12},
+    {"fail_after", 0.08},
 }};
 
 /// What can happen on one machine; the last only outside of the model.
@@ -121,6 +123,7 @@ constexpr double share_out_of_model = 0.2;
 constexpr double share_of_prompt = 0.3;
 constexpr double share_without_faults = 0.05;
 constexpr double share_of_fault = 0.3;
+constexpr double share_of_adversary = 0.4;
 
 duration draw_scaled(base::random& random, duration base, double from, double to) {
   const double factor = from * std::pow(to / from, random.unit());
@@ -286,6 +289,21 @@ void draw_for_etcd(options& out) {
   }
 }
 
+/// The store's own words for trouble; apart from all other draws, too. A file of one's own machine has
+/// them among its own faults (commit_fails), and a quorum's nodes have nothing to say after a script.
+void draw_adversary(options& out) {
+  constexpr std::uint64_t salt = 0xb3682670000000;
+  base::random random(out.seed ^ salt);
+  const bool faults_drawn = std::ranges::any_of(out.rates, [](double each) { return each > 0; });
+  if (!random.chance(share_of_adversary) || !faults_drawn || out.local) return;
+  const auto draw = [&](fault each) {
+    const auto i = static_cast<std::size_t>(each);
+    if (random.chance(0.7)) out.rates[i] = faults[i].highest * (0.05 + 0.95 * random.unit());
+  };
+  draw(fault::refuse_request);
+  if (!out.redlock && !out.zookeeper) draw(fault::fail_after);
+}
+
 /// How long the product waits for one node before it goes on without; slower ones are as good as down.
 duration patience_with_a_node(duration lease) {
   return std::clamp<duration>(lease / 4, milliseconds{50}, milliseconds{500});
@@ -347,6 +365,12 @@ constexpr double share_of_zookeeper = 0.1;
 bool draws_zookeeper(std::uint64_t seed) {
   const double drawn = draw_for_clusters(seed);
   return drawn >= 0.1 && drawn < 0.1 + share_of_zookeeper;
+}
+
+/// ZooKeeper: sessions of two to four ticks, of which there is not much left to trust.
+bool draws_short_sessions(std::uint64_t seed) {
+  constexpr std::uint64_t salt = 0x5e5500000000;
+  return base::random(seed ^ salt).chance(0.25);
 }
 
 bool draws_redlock_store(std::uint64_t seed) {
@@ -460,7 +484,9 @@ options draw_options(std::uint64_t seed, base::random& random) {
     out.message_delay = draw_scaled(random, milliseconds{1}, 1.0, 40.0);
     if (out.zookeeper) out.message_delay = std::min(out.message_delay, out.lease / 100);
     out.tick = draw_scaled(random, out.lease, 0.05, 0.2);
+    if (out.zookeeper && draws_short_sessions(seed)) out.tick = out.tick * 5 / 2;
   }
+  draw_adversary(out);
   return out;
 }
 

@@ -66,6 +66,9 @@ enum class fault : std::uint8_t {
   election,      ///< somebody else leads, and the old leader may be the last to hear of it
   watch_cancel,  ///< etcd: the server ends a watch
   full_store,    ///< etcd: for a while it has no room: whoever wants to write is refused
+  // The store's own words, with a probability for each request.
+  refuse_request,  ///< it will not, and has done nothing
+  fail_after,      ///< it has done it, and says that it is in trouble
   number_of_faults
 };
 
@@ -80,7 +83,8 @@ inline constexpr std::size_t first_timed_fault = static_cast<std::size_t>(fault:
 /// Whether it strikes at moments of its own.
 [[nodiscard]] constexpr bool timed(std::size_t which) noexcept {
   return (which >= first_timed_fault && which < first_local_fault) ||
-         which >= static_cast<std::size_t>(fault::power_cut);
+         (which >= static_cast<std::size_t>(fault::power_cut) &&
+          which < static_cast<std::size_t>(fault::refuse_request));
 }
 
 /// One name and what it is used as.

@@ -39,7 +39,7 @@ process::process(context& shared, checkers& checks, store& truth, std::uint64_t 
       clock_(draw_clock(shared)),
       specs_(shared.plan.locks.size() * 2 * spec_variants),
       backend_(truth.open(*this, number)),
-      engine_(*this, {.watcher = nullptr, .seed = shared.random()}) {
+      engine_(*this, {.observers = nullptr, .seed = shared.random()}) {
   engine_.attach(*backend_);
   backend_->attach(engine_);
 }

@@ -131,6 +131,12 @@ reply redis_node::execute(const request& asked, client_number from) {
   return out;
 }
 
+reply redis_node::refuse(const request& asked) {
+  reply out{asked.number, asked.what, asked.holder, {}};
+  decode(asked, draw_refusal(), out);
+  return out;
+}
+
 void redis_node::decode(const request& asked, const redis::reply& raw, reply& out) {
   using namespace backends::redis;
   switch (asked.what) {

@@ -26,6 +26,7 @@ class redis_node final : public store, public redis_server {
 
   // redis_server
   [[nodiscard]] reply execute(const request& asked, client_number from) override;
+  [[nodiscard]] reply refuse(const request& asked) override;
   /// Loads the scripts and raises the counter of tokens.
   void greet() override;
   void add(client_number client, const std::shared_ptr<redis_link>& connections) override;

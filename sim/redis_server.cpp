@@ -2,6 +2,7 @@
 
 #include "sim/redis_defects.hpp"
 
+#include <array>
 #include <utility>
 
 namespace sallyport::sim {
@@ -87,6 +88,19 @@ void redis_server::forget_scripts() {
   shared_.note("the scripts are flushed");
   shared_.count.add(counter::scripts_flushed);
   memory_.forget_scripts();
+}
+
+redis::reply redis_server::draw_refusal() {
+  // Said before a script has written anything.
+  constexpr std::array<const char*, 8> refusals{
+      "OOM command not allowed", "READONLY You can't write against a read only replica.",
+      "LOADING the dataset",     "BUSY with a script",
+      "MISCONF on disk",         "NOREPLICAS to write to",
+      "NOPERM to run it",        "NOAUTH Authentication required."};
+  redis::reply raw;
+  raw.what = redis::reply::kind::error;
+  raw.text = refusals[shared_.random.below(refusals.size())];
+  return raw;
 }
 
 void redis_server::save_now_and_then() {

@@ -46,6 +46,8 @@ class redis_server : public server {
   [[nodiscard]] std::chrono::microseconds wall_time() const;
   [[nodiscard]] redis::wall_ms wall_ms() const;
   redis::reply run(const words& command);
+  /// What it says to a command that it will not run.
+  [[nodiscard]] redis::reply draw_refusal();
   /// Something was said on a channel.
   virtual void published(const redis::publication& /*what*/, bool /*heard*/) {}
   [[nodiscard]] redis::keyspace& keys() noexcept { return memory_.keys(); }

@@ -1,6 +1,7 @@
 #include "sim/redlock_driver.hpp"
 
 #include "backends/redis/words.hpp"
+#include "base/planted.hpp"
 #include "sim/process.hpp"
 #include <sallyport/error.hpp>
 
@@ -221,8 +222,10 @@ void redlock_driver::member::lost(std::uint64_t ended) {
   home_.step([&](quorum& machine, time_point now, quorum_actions& out) {
     machine.node_down(number_, simulated(errc::unavailable), now, out);
   });
+  const errc word = base::planted(base::defect::trouble_told_as_nothing) ? errc::unavailable
+                                                                         : errc::outcome_unknown;
   for (const flight& each : unanswered) {
-    home_.answered(each.why, tl::unexpected(simulated(errc::outcome_unknown)));
+    home_.answered(each.why, tl::unexpected(simulated(word)));
   }
 }
 

@@ -26,8 +26,8 @@ constexpr std::array all_scripts{
     &backends::redlock::scripts::adopt,      &backends::redlock::scripts::bid,
     &backends::redlock::scripts::break_lock, &backends::redlock::scripts::enqueue,
     &backends::redlock::scripts::extend,     &backends::redlock::scripts::heal,
-    &backends::redlock::scripts::leave,      &backends::redlock::scripts::raise,
-    &backends::redlock::scripts::who};
+    &backends::redlock::scripts::leave,      &backends::redlock::scripts::look,
+    &backends::redlock::scripts::raise,      &backends::redlock::scripts::who};
 
 const backends::redlock::speech& words_of_nobody() {
   static const backends::redlock::speech words(
@@ -48,7 +48,7 @@ keys_of_name keys_of(const lock_name& name) {
 }
 
 std::string mark_key() { return arguments_of(words_of_nobody().read_mark()).back(); }
-std::string counter_key() { return arguments_of(words_of_nobody().read_counter()).back(); }
+std::string counter_key() { return arguments_of(words_of_nobody().look("")).at(1); }
 
 /// The values of locks and tickets name their client between blanks.
 bool is_of(std::string_view value, client_number client) {
@@ -100,6 +100,12 @@ reply redlock_node::execute(const request& asked, client_number from) {
   if (lease > 0 && age > longest_wait_of_farewell * lease) {
     ghosts_until_[from] = shared().loop.now() + 4 * shared().plan.longest_lease.count();
   }
+  return out;
+}
+
+reply redlock_node::refuse(const request& asked) {
+  reply out{asked.number, asked.what, asked.holder, {}};
+  out.raw = std::make_shared<const redis::reply>(draw_refusal());
   return out;
 }
 

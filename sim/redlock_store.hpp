@@ -29,6 +29,7 @@ class redlock_node final : public redis_server {
 
   // server
   [[nodiscard]] reply execute(const request& asked, client_number from) override;
+  [[nodiscard]] reply refuse(const request& asked) override;
 
   /// What a client that greets it finds.
   [[nodiscard]] backends::redlock::node_facts facts();

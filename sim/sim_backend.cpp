@@ -1,5 +1,6 @@
 #include "sim/sim_backend.hpp"
 
+#include "base/planted.hpp"
 #include "sim/process.hpp"
 #include <sallyport/error.hpp>
 
@@ -223,6 +224,10 @@ void sim_backend::take(std::vector<reply>& batch) {
     if (found == pending_.end() || !decode(each)) continue;
     waiting_call call = std::move(found->second);
     pending_.erase(found);
+    if (each.in_trouble) {
+      fail(call, word_for_trouble(each.what));
+      continue;
+    }
     if (each.failed) {
       fail(call, *each.failed);
       continue;
@@ -253,6 +258,14 @@ void sim_backend::take(std::vector<reply>& batch) {
   const std::size_t first_part = all.empty() ? 0 : shared_.random.below(all.size() + 1);
   if (first_part > 0) listener_->renewals_answered(all.first(first_part));
   if (first_part < all.size()) listener_->renewals_answered(all.subspan(first_part));
+}
+
+errc sim_backend::word_for_trouble(operation what) {
+  if (base::planted(base::defect::trouble_told_as_nothing)) return errc::unavailable;
+  // The one request of which "nothing happened" may be said all the same: whoever did not hear that it
+  // was renewed counts from before.
+  const bool harmless = what == operation::renew && shared_.random.chance(0.5);
+  return harmless ? errc::unavailable : errc::outcome_unknown;
 }
 
 void sim_backend::notice_arrives(const notice& what) {

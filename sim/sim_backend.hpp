@@ -81,6 +81,8 @@ class sim_backend : public store_driver, protected link_user {
   void refuse(const std::vector<request>& batch, const backend_api::completion<bool>& done);
   void fail(waiting_call& call, errc why) { fail(call, {make_error_code(why), "simulated"}); }
   void fail(waiting_call& call, const base::failure& why);
+  /// What is told of a request that the store has done before it spoke of trouble.
+  [[nodiscard]] errc word_for_trouble(operation what);
   void arm(std::uint64_t number, time_point answer_by);
   void take(std::vector<reply>& batch);
 

@@ -70,6 +70,8 @@ class server {
   /// A message arrives: it is served now, after a pause, or (while the server is down) never.
   void arrive(std::function<void()> serve);
   [[nodiscard]] virtual reply execute(const request& asked, std::uint64_t from) = 0;
+  /// What it says to a request that it will not do, and has not begun.
+  [[nodiscard]] virtual reply refuse(const request& asked) = 0;
   /// A client has connected: what is said before all requests.
   virtual void greet() {}
   /// Grows when everything ends that was on its way to it.

@@ -94,6 +94,13 @@ reply store_node::execute(const request& asked, client_number from) {
   return out;
 }
 
+reply store_node::refuse(const request& asked) {
+  reply out{asked.number, asked.what, asked.holder, {}};
+  const errc why = shared_.random.chance(0.7) ? errc::unavailable : errc::store_refused;
+  out.failed = base::failure{make_error_code(why), "simulated"};
+  return out;
+}
+
 void store_node::publish(const std::vector<notice>& notices) {
   for (const notice& each : notices) {
     const auto found = listeners_.find(each.client);

@@ -33,6 +33,7 @@ class store_node final : public store, public server {
   store_node(context& shared, checkers& checks);
 
   [[nodiscard]] reply execute(const request& asked, client_number from) override;
+  [[nodiscard]] reply refuse(const request& asked) override;
   void subscribe(client_number client, const std::shared_ptr<notice_listener>& listener);
   void watch(client_number client, const lock_name& name, bool on) {
     table_.watch(client, name, on);

@@ -118,7 +118,8 @@ void caller::finished() noexcept {
       shared_.count.add(counter::failed_unknown);
     } else if (why.code == errc::store_refused &&
                ((shared_.plan.local && !shared_.healed) || shared_.plan.redlock ||
-                shared_.plan.rate(fault::full_store) > 0)) {
+                shared_.plan.rate(fault::full_store) > 0 ||
+                shared_.plan.rate(fault::refuse_request) > 0)) {
       // Quorum: this client may not have heard yet that a node was taken in again by another one.
       shared_.count.add(counter::failed_refused);
     } else {
@@ -252,6 +253,14 @@ void caller::word_came(word& which) {
       // What the lease says now is what a user would believe.
       turn_->mode = turn_->record->mode.load();
       if (turn_->mode == lock_mode::exclusive) checks_.turns.check_exclusion(*turn_);
+      // Until it is confirmed it may be asked for again.
+      if (shared_.plan.rate(fault::refuse_request) > 0 && shared_.random.chance(0.5)) {
+        shared_.count.add(counter::downgrade_again);
+        home_.later(draw_between(shared_.random, duration{0}, shared_.plan.lease / 8),
+                    [this, call = call_] {
+                      if (call == call_) downgrade();
+                    });
+      }
     }
     if (leave_wanted_) home_.later(duration{0}, [this] { leave(); });
     return;

@@ -1,5 +1,7 @@
 #include "sim/zookeeper_driver.hpp"
 
+#include "base/planted.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -205,9 +207,11 @@ void zookeeper_driver::drop(line_number number) {
   on.by = on.tried = 0;
   const auto lost = std::exchange(on.under_way, {});
   step([&](contention& its, time_point, actions&) { its.line_down(number); });
+  const status how = base::planted(base::defect::trouble_told_as_nothing) ? status::not_sent
+                                                                          : status::connection_lost;
   for (const auto& [errand, what] : lost) {
     step([&, which = errand](contention& its, time_point now, actions& out) {
-      its.answered(which, {.is = status::connection_lost}, now, out);
+      its.answered(which, {.is = how}, now, out);
     });
   }
   owner().later(draw_between(shared().random, duration{0}, reach_pause),

@@ -168,7 +168,13 @@ void zookeeper_store::ask(connection_number by, const backends::zookeeper::reque
                static_cast<std::int64_t>(on->at), static_cast<std::int64_t>(what.what));
   const auto asked = std::make_shared<errand>(errand{.what = what});
   on->queue.push_back(asked);
-  if (passes_the_leader(what.what)) forward(by, asked);
+  if (shared_.strikes(fault::refuse_request)) {
+    shared_.count.add(counter::zookeeper_refused_request);
+    asked->said = {.is = status::refused, .text = "simulated"};
+    asked->done = true;
+  } else if (passes_the_leader(what.what)) {
+    forward(by, asked);
+  }
   pump(by);
 }
 
