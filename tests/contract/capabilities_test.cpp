@@ -36,9 +36,24 @@ TEST_F(Capabilities, ClientsOfOneAddressMeetInOneTokenSpace) {
   mutex mine{one, "shared", lasting()};
   const auto held = mine.acquire();
 
-  EXPECT_NE(one.capabilities().store_id, "");
   EXPECT_EQ(one.capabilities().store_id, two.capabilities().store_id);
   EXPECT_EQ(holder_count(two, "shared"), 1U);
+}
+
+TEST_F(Capabilities, ALeaseSaysWhichTokenSpaceItsTokenIsOf) {
+  if (!claims().fencing) return;
+  const auto other = store().make();
+  const auto lock_of = [](const client& store) {
+    mutex lock{store, "same name", lasting()};
+    return lock.acquire().fence_pass().lock;
+  };
+
+  const std::string here = lock_of(open("one"));
+
+  EXPECT_TRUE(here.ends_with("|same name")) << here;
+  EXPECT_FALSE(here.starts_with("|")) << here;
+  EXPECT_EQ(lock_of(open("two")), here);
+  EXPECT_NE(lock_of(client::open(other->address())), here);
 }
 
 TEST_F(Capabilities, FreshStoresDoNotMeet) {

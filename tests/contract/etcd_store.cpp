@@ -30,9 +30,10 @@ kit::etcd_cluster& the_cluster() {
 
 std::unique_ptr<fresh_store> make() {
   const std::string prefix = "contract-" + std::to_string(next_store_number()) + "/";
-  return std::make_unique<plain_store>(the_cluster().address() + "?prefix=" + prefix, [prefix] {
-    expect_nothing_left("keys", [&] { return the_cluster().keys(prefix); });
-  });
+  return std::make_unique<plain_store>(
+      the_cluster().address() + "?prefix=" + prefix,
+      [prefix] { expect_nothing_left("keys", [&] { return the_cluster().keys(prefix); }); },
+      [prefix] { return the_cluster().keys(prefix).size(); });
 }
 
 capabilities claims() {

@@ -68,6 +68,12 @@ std::vector<std::string> rows_with(kit::sql_probe& probe, const std::string& pre
   return all;
 }
 
+std::size_t row_count(const std::string& prefix) {
+  const auto probe = the_setup().server->connect();
+  return std::stoul(probe->value("SELECT (SELECT count(*) FROM " + prefix +
+                                 "lock) + (SELECT count(*) FROM " + prefix + "queue)"));
+}
+
 void remove_tables(const std::string& prefix) {
   const auto probe = the_setup().server->connect();
   if (probe->value("SHOW TABLES LIKE '" + prefix + "state'").empty()) return;
@@ -83,7 +89,8 @@ std::unique_ptr<fresh_store> make() {
   if (the_setup().least) {
     kit::mariadb_probe{{.port = the_setup().server->port()}}.script(client::schema(address));
   }
-  return std::make_unique<plain_store>(address, [prefix] { remove_tables(prefix); });
+  return std::make_unique<plain_store>(
+      address, [prefix] { remove_tables(prefix); }, [prefix] { return row_count(prefix); });
 }
 
 }  // namespace

@@ -59,7 +59,8 @@ std::unique_ptr<fresh_store> make() {
   const std::string name = "contract-" + std::to_string(next_store_number());
   return std::make_unique<plain_store>(
       the_setup().server->address() + "?prefix=" + name + "/" + the_setup().options,
-      [name] { expect_nothing_left("keys", [&] { return keys_with(name + "%2F"); }); });
+      [name] { expect_nothing_left("keys", [&] { return keys_with(name + "%2F"); }); },
+      [name] { return keys_with(name + "%2F").size(); });
 }
 
 capabilities claims() {

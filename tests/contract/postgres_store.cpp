@@ -61,6 +61,12 @@ std::vector<std::string> rows_in(kit::sql_probe& probe, const std::string& schem
   return all;
 }
 
+std::size_t row_count(const std::string& schema) {
+  const auto probe = the_setup().server->connect();
+  return std::stoul(probe->value("SELECT (SELECT count(*) FROM " + schema +
+                                 ".lock) + (SELECT count(*) FROM " + schema + ".queue)"));
+}
+
 void remove_schema(const std::string& schema) {
   const auto probe = the_setup().server->connect();
   if (probe->value("SELECT to_regclass('" + schema + ".lock')").empty()) return;
@@ -72,7 +78,7 @@ std::unique_ptr<fresh_store> make() {
   const std::string schema = "contract_" + std::to_string(next_store_number());
   return std::make_unique<plain_store>(
       the_setup().begin + "?schema=" + schema + the_setup().options,
-      [schema] { remove_schema(schema); });
+      [schema] { remove_schema(schema); }, [schema] { return row_count(schema); });
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ setup over_tls() {
 /// docs/redis.md, "Permissions", has this line.
 constexpr std::string_view least_rights =
     "resetkeys ~contract-* resetchannels &contract-* -@all "
-    "+eval +evalsha +script|load +select +client|setname +info +config|get "
+    "+eval +evalsha +script|load +script|exists +select +client|setname +info +config|get "
     "+ping +subscribe +unsubscribe +publish "
     "+time +get +set +del +exists +incrby +pttl +pexpire +pexpireat "
     "+hget +hset +hdel +hlen +hincrby +hgetall +hexists "
@@ -118,11 +118,24 @@ std::vector<std::string> keys_with(const std::string& prefix) {
   return all;
 }
 
+/// Of all keys of a store: fields of hashes, members of sorted sets, and one for each other key.
+std::size_t parts_with(const std::string& prefix) {
+  std::size_t all = 0;
+  for (const kit::redis_address& each : the_setup().masters()) {
+    kit::redis_probe probe{each};
+    for (const std::string& key : kit::leftovers(probe)) {
+      if (key.find(prefix) != std::string::npos) all += kit::parts_of(probe, key);
+    }
+  }
+  return all;
+}
+
 std::unique_ptr<fresh_store> make() {
   const std::string prefix = "contract-" + std::to_string(next_store_number()) + ":";
   return std::make_unique<plain_store>(
       the_setup().begin + "?prefix=" + prefix + the_setup().options,
-      [prefix] { expect_nothing_left("keys", [&] { return keys_with(prefix); }); });
+      [prefix] { expect_nothing_left("keys", [&] { return keys_with(prefix); }); },
+      [prefix] { return parts_with(prefix); });
 }
 
 capabilities claims() {

@@ -94,10 +94,12 @@ std::unique_ptr<fresh_store> make() {
   if (number > most_stores) throw std::out_of_range("too few stores were initialised");
   const std::string prefix = prefix_of(number);
   return std::make_unique<plain_store>(
-      the_setup().nodes->address() + "?prefix=" + prefix, [prefix] {
+      the_setup().nodes->address() + "?prefix=" + prefix,
+      [prefix] {
         if (!the_setup().all_awake) return;  // nodes come and go: there is no moment to look
         expect_nothing_left("keys", [&] { return the_setup().nodes->leftovers(prefix); });
-      });
+      },
+      [prefix] { return the_setup().nodes->parts(prefix); });
 }
 
 capabilities claims() {

@@ -50,10 +50,12 @@ const setup& the_setup() {
 std::unique_ptr<fresh_store> make() {
   const std::string root = "/contract-" + std::to_string(next_store_number());
   return std::make_unique<plain_store>(
-      the_setup().servers->address() + root + the_setup().options, [root] {
+      the_setup().servers->address() + root + the_setup().options,
+      [root] {
         expect_nothing_left("nodes", [&] { return the_setup().servers->ephemerals(root); });
         if (testing::Test::HasFailure()) std::cerr << the_setup().servers->log_tails();
-      });
+      },
+      [root] { return the_setup().servers->ephemerals(root).size(); });
 }
 
 capabilities claims() {

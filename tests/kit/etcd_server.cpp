@@ -215,8 +215,10 @@ std::string etcd_cluster::ctl(const std::vector<std::string>& arguments,
 }
 
 std::vector<std::string> etcd_cluster::keys(const std::string& prefix) {
-  if (prefix.empty()) return lines_of(ctl({"get", "--keys-only", "--from-key", ""}));
-  return lines_of(ctl({"get", "--keys-only", "--prefix", prefix}));
+  auto all = lines_of(prefix.empty() ? ctl({"get", "--keys-only", "--from-key", ""})
+                                     : ctl({"get", "--keys-only", "--prefix", prefix}));
+  std::erase_if(all, [](const std::string& each) { return each.ends_with("\x01store"); });
+  return all;
 }
 
 std::size_t etcd_cluster::leases() {

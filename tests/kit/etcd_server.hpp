@@ -74,7 +74,7 @@ class etcd_cluster {
   /// etcdctl's arguments for every call: a user, say.
   void always_say(std::vector<std::string> arguments) { always_ = std::move(arguments); }
 
-  /// All keys, one a line.
+  /// All keys, one a line, but for the names of stores ("PREFIX\x01store"), which stay.
   [[nodiscard]] std::vector<std::string> keys(const std::string& prefix = {});
   /// How many leases there are.
   [[nodiscard]] std::size_t leases();

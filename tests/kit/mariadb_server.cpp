@@ -97,7 +97,7 @@ std::unique_ptr<sql_probe> mariadb_server::connect() const {
 
 mariadb_server::mariadb_server(mariadb_options options)
     : sql_server({.name = "MariaDB", .program = mariadb_program, .clean_end = SIGTERM}, "maria",
-                 in_memory(), options.clock),
+                 options.parent.empty() ? in_memory() : options.parent, options.clock),
       options_(std::move(options)) {
   const auto data = folder() / "data";
   std::filesystem::create_directory(data);

@@ -14,6 +14,7 @@ namespace sallyport::kit {
 struct mariadb_options {
   std::vector<std::string> settings = {};  // "name=value", last, so that they win
   std::optional<sql_tls> tls = {};
+  std::filesystem::path parent = {};     // in which its folder is made; else in memory
   const shifted_clock* clock = nullptr;  // the server's wall clock; must outlive the server
 };
 
@@ -47,7 +48,7 @@ class mariadb_probe final : public sql_probe {
 };
 
 /// A MariaDB server, also on a unix socket in its folder, with the user root, who needs no password,
-/// and the database `test`. Its folder is in memory, where fsync costs nothing.
+/// and the database `test`. Unless a test says otherwise its folder is in memory, where fsync costs nothing.
 class mariadb_server final : public sql_server {
  public:
   explicit mariadb_server(mariadb_options options = {});

@@ -99,7 +99,10 @@ postgres_server::postgres_server(postgres_options options)
     : sql_server({.name = "PostgreSQL",
                   .program = program("postgres"),
                   .clean_end = SIGINT},  // "fast": clients are sent away
-                 "pg", options.on_disk ? std::filesystem::temp_directory_path() : in_memory(),
+                 "pg",
+                 !options.parent.empty() ? options.parent
+                 : options.on_disk       ? std::filesystem::temp_directory_path()
+                                         : in_memory(),
                  options.clock),
       options_(std::move(options)) {
   if (options_.replica_of != 0) {
@@ -158,13 +161,8 @@ std::vector<std::string> postgres_server::arguments() const {
       "-D", (folder() / "data").string(), "-p", std::to_string(port()), "-k", folder().string()};
   std::vector<std::string> settings{
       "dynamic_shared_memory_type=mmap",  // in its folder: a killed server leaves nothing elsewhere
-      "listen_addresses=127.0.0.1",
-      "shared_buffers=16MB",
-      "jit=off",
-      "max_connections=200",
-      "log_min_messages=warning",
-      "timezone=UTC",
-      "autovacuum_naptime=5s"};
+      "listen_addresses=127.0.0.1",      "shared_buffers=16MB", "max_connections=200",
+      "log_min_messages=warning",        "timezone=UTC",        "autovacuum_naptime=5s"};
   if (options_.tls) {
     settings.insert(settings.end(),
                     {"ssl=on", "ssl_cert_file=" + (folder() / "server.crt").string(),

@@ -18,6 +18,7 @@ struct postgres_options {
   std::optional<sql_tls> tls = {};
   std::string encoding = "UTF8";         // of the databases
   bool on_disk = false;                  // else in memory, where fsync costs nothing
+  std::filesystem::path parent = {};     // in which its folder is made, if that matters
   const shifted_clock* clock = nullptr;  // the server's wall clock; must outlive the server
   /// The port of the server of which it is a replica, until it is promoted (SELECT pg_promote()), or
   /// of a proxy before that; `encoding`, `hba` and `tls` are that one's then.

@@ -119,10 +119,6 @@ class NoMemory : public ::testing::TestWithParam<std::tuple<const char*, bool, b
   std::optional<client> rich_;
 };
 
-/// Only where a caller that waits does not read from its store meanwhile: what it reads then needs
-/// memory, and may end the program.
-class NoMemoryToWait : public NoMemory {};
-
 TEST_P(NoMemory, IsAnErrorOfATryAndLeavesNothingBehind) {
   for (const scene& each : tries) {
     SCOPED_TRACE(each.title);
@@ -156,7 +152,7 @@ TEST_P(NoMemory, IsAnErrorOfATryAndLeavesNothingBehind) {
   }
 }
 
-TEST_P(NoMemoryToWait, IsAnErrorAndLeavesNobodyInTheQueue) {
+TEST_P(NoMemory, IsAnErrorOfAWaitAndLeavesNobodyInTheQueue) {
   for (const scene& each : waits) {
     SCOPED_TRACE(each.title);
     bool enough = false;
@@ -237,6 +233,53 @@ TEST_P(NoMemory, DoesNotKeepALockFromBeingGivenBack) {
   EXPECT_TRUE(enough);
 }
 
+TEST_P(NoMemory, DoesNotKeepAReentryFromBeingGivenBack) {
+  bool enough = false;
+  for (int k = 0; k < most_allocations && !enough; ++k) {
+    SCOPED_TRACE("allocation " + std::to_string(k));
+    const client poor = open();
+    recursive_mutex lock{poor, name};
+    auto outer = lock.acquire();
+    auto inner = lock.acquire();
+    {
+      const no_memory now{k, for_good()};
+      EXPECT_EQ(inner.release(), release_result::released);
+      EXPECT_EQ(inner.state(), lease_state::released);
+      EXPECT_TRUE(outer.valid());
+      static_cast<void>(outer.release());
+      enough = !now.struck();
+    }
+    mutex next{rich(), name};
+    ASSERT_TRUE(next.try_acquire_for(patience));
+    if (HasFailure()) return;
+  }
+  EXPECT_TRUE(enough);
+}
+
+TEST_P(NoMemory, IsAnErrorOfAReentryWhichIsNotCounted) {
+  bool enough = false;
+  for (int k = 0; k < most_allocations && !enough; ++k) {
+    SCOPED_TRACE("allocation " + std::to_string(k));
+    const client poor = open();
+    recursive_mutex lock{poor, name};
+    auto outer = lock.acquire();
+    try_outcome again;
+    {
+      const no_memory now{k, for_good()};
+      again.got = lock.acquire(again.error);
+      enough = !now.struck();
+    }
+    expect_an_answer(again);
+    EXPECT_EQ(lock.depth(), again.got ? 2U : 1U);
+    if (again.got) again.got->release();
+    EXPECT_TRUE(outer.valid());
+    EXPECT_EQ(outer.release(), release_result::released);
+    EXPECT_FALSE(rich().who(name));
+    if (HasFailure()) return;
+  }
+  EXPECT_TRUE(enough);
+}
+
 std::string title_of(const ::testing::TestParamInfo<std::tuple<const char*, bool, bool>>& each) {
   const auto& [store, for_good, observed] = each.param;
   const std::string address = store;
@@ -247,10 +290,6 @@ std::string title_of(const ::testing::TestParamInfo<std::tuple<const char*, bool
 INSTANTIATE_TEST_SUITE_P(Stores, NoMemory,
                          ::testing::Combine(::testing::Values("memory:", "local:"),
                                             ::testing::Bool(), ::testing::Bool()),
-                         title_of);
-INSTANTIATE_TEST_SUITE_P(Stores, NoMemoryToWait,
-                         ::testing::Combine(::testing::Values("memory:"), ::testing::Bool(),
-                                            ::testing::Bool()),
                          title_of);
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tests/poor_process/shortage.hpp"
 
+#include "base/check.hpp"
+
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -7,6 +9,8 @@
 #include <dlfcn.h>
 #include <new>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace {
 
@@ -62,5 +66,27 @@ no_memory::no_memory(int before, bool for_good) {
 }
 no_memory::~no_memory() { mine.on = false; }
 bool no_memory::struck() const { return mine.struck; }
+
+no_descriptors::no_descriptors(int left) {
+  SALLYPORT_CHECK(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
+  const int any = ::dup(STDERR_FILENO);
+  SALLYPORT_CHECK(any >= 0);
+  taken_.push_back(any);
+  // As few as are needed: the others must be free again when the limit is back.
+  constexpr rlim_t enough = 256;
+  rlimit limit = before_;
+  limit.rlim_cur = enough;
+  SALLYPORT_CHECK(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  for (int next = ::dup(any); next >= 0; next = ::dup(any)) taken_.push_back(next);
+  for (int i = 0; i < left && !taken_.empty(); ++i) {
+    ::close(taken_.back());
+    taken_.pop_back();
+  }
+}
+
+no_descriptors::~no_descriptors() {
+  for (const int each : taken_) ::close(each);
+  SALLYPORT_CHECK(::setrlimit(RLIMIT_NOFILE, &before_) == 0);
+}
 
 }  // namespace sallyport::poor

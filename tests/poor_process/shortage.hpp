@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/resource.h>
+#include <vector>
+
 /// Shortages that a test makes: this program has an operator new and a pthread_create of its own.
 namespace sallyport::poor {
 
@@ -23,6 +26,19 @@ class no_memory {
 
   /// Whether any allocation failed so far.
   [[nodiscard]] bool struck() const;
+};
+
+/// While it lives, this process may open `left` more descriptors.
+class no_descriptors {
+ public:
+  explicit no_descriptors(int left);
+  ~no_descriptors();
+  no_descriptors(const no_descriptors&) = delete;
+  no_descriptors& operator=(const no_descriptors&) = delete;
+
+ private:
+  rlimit before_{};
+  std::vector<int> taken_;  // the gaps below the limit
 };
 
 }  // namespace sallyport::poor

@@ -122,7 +122,7 @@ wire_command random_locks::next() {
                              luck_.chance(0.5) ? break_mode::safe : break_mode::at_once);
   }
   if (what < 98) return client.who(names_[name].text(), luck_.chance(0.5));
-  return client.raise(names_[name].text());
+  return luck_.chance(0.5) ? client.raise() : client.raise_and_name("shop");
 }
 
 void random_locks::learn(const reply& answer) {

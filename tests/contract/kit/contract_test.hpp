@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -29,6 +30,8 @@ class contract_test : public testing::Test {
   /// One more client of this test's store.
   [[nodiscard]] client open(std::string_view label = "test", client_options options = {}) const;
   [[nodiscard]] std::string address() const { return store_->address(); }
+  /// What the store keeps for its contenders, counted; empty: nobody can tell.
+  [[nodiscard]] std::optional<std::size_t> remains() const { return store_->remains(); }
 
   [[nodiscard]] static const store_under_test& store() { return the_store(); }
   /// What the backend claims (and Capabilities.AreThoseThatTheStoreIsKnownFor compares with what it

@@ -3,6 +3,7 @@
 #include <sallyport/capabilities.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,23 +23,32 @@ class fresh_store {
 
   /// What client::open takes. The same for all clients of one test: they meet in one store.
   [[nodiscard]] virtual std::string address() const = 0;
+  /// How many things it keeps for its contenders now: keys, fields, rows, nodes, records; whatever
+  /// grows with each holder and each waiter. Nothing is swept for the look. Empty: nobody can tell.
+  [[nodiscard]] virtual std::optional<std::size_t> remains() const { return std::nullopt; }
 };
 
-/// A store of which nothing more is known than its address, and what is to be done in the end.
+/// A store of which nothing more is known than its address, what is to be done in the end, and how its
+/// remains are counted.
 class plain_store final : public fresh_store {
  public:
-  explicit plain_store(std::string address, std::function<void()> at_end = {})
-      : address_(std::move(address)), at_end_(std::move(at_end)) {}
+  explicit plain_store(std::string address, std::function<void()> at_end = {},
+                       std::function<std::size_t()> count = {})
+      : address_(std::move(address)), at_end_(std::move(at_end)), count_(std::move(count)) {}
   plain_store(const plain_store&) = delete;
   plain_store& operator=(const plain_store&) = delete;
   ~plain_store() override {
     if (at_end_) at_end_();
   }
   [[nodiscard]] std::string address() const override { return address_; }
+  [[nodiscard]] std::optional<std::size_t> remains() const override {
+    return count_ ? std::optional(count_()) : std::nullopt;
+  }
 
  private:
   const std::string address_;
   const std::function<void()> at_end_;
+  const std::function<std::size_t()> count_;
 };
 
 /// What a store claims that can do all that there is, but for noticing deaths. Store files say what
