@@ -11,6 +11,12 @@
 #include <utility>
 
 namespace sallyport::backends::redis {
+namespace {
+
+constexpr std::string_view login_remedy =
+    "the address may need a user and a password (password_file, password_env)";
+
+}  // namespace
 
 base::result<std::shared_ptr<link>> link::make(std::shared_ptr<net::pump> engine, link_settings how,
                                                std::weak_ptr<user> whose) {
@@ -76,9 +82,11 @@ base::result<bool> link::hear_greeting() {
       // A server that throws us out says why first.
       const auto error = std::find_if(said_.begin(), said_.end(),
                                       [](const reply& each) { return each.is_error(); });
-      return tl::unexpected(error == said_.end()
-                                ? network_failure(got.error())
-                                : refusal("the connection", *error, "ask who runs the server"));
+      if (error == said_.end()) return tl::unexpected(network_failure(got.error()));
+      // Newer servers end the connection when somebody who has not logged in says this much.
+      return tl::unexpected(
+          refusal("the connection", *error,
+                  error->error_word() == "NOAUTH" ? login_remedy : "ask who runs the server"));
     }
     more = *got;
   }
@@ -134,9 +142,7 @@ base::result<std::monostate> link::judge_greeting() {
     // The name is for people who look at the server; a user without the right to set it may lock.
     if (said_[index].is_error() && said_[index].error_word() != "NOPERM" &&
         said_[index].text.find("unknown") == std::string::npos) {
-      return tl::unexpected(refusal("us", said_[index],
-                                    "the address may need a user and a password "
-                                    "(password_file, password_env)"));
+      return tl::unexpected(refusal("us", said_[index], login_remedy));
     }
   }
   said_.erase(said_.begin(), said_.begin() + static_cast<std::ptrdiff_t>(prelude_count_));
