@@ -215,7 +215,7 @@ build() {
   local preset=$1 bench=OFF
   shift
   local -a targets=(--target "${@:-all}")
-  [[ $mode/$preset != long/release ]] || bench=ON
+  [[ $mode/$preset != long/release && $mode != lint ]] || bench=ON
   cmake --preset "$preset" -DSALLYPORT_BUILD_BENCH="$bench"
   cmake --build --preset "$preset" --parallel "$(nproc)" "${targets[@]}"
 }

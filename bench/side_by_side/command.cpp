@@ -46,6 +46,7 @@ void run_to_end(command_words& words) {
 double seconds_of_burst(command_words words, int count) {
   const auto began = std::chrono::steady_clock::now();
   std::vector<pid_t> children;
+  children.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) children.push_back(start(words));
   int failed = 0;
   for (const pid_t each : children) {

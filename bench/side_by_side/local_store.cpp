@@ -82,22 +82,25 @@ std::vector<double> numbers(const group_figures& all) {
 }
 
 template <class Seat>
+std::unique_ptr<process_seat> make_seat(const std::string& place) {
+  return std::make_unique<Seat>(place);
+}
+
 program group_program(std::string id, std::string group, std::string title, std::string limit,
                       seconds hold, std::vector<figure> figures,
+                      std::unique_ptr<process_seat> (*seat)(const std::string&),
                       std::string (bench_folder::*where)() const) {
-  return {.id = std::move(id),
-          .group = std::move(group),
-          .title = std::move(title),
-          .limit = std::move(limit),
-          .figures = std::move(figures),
-          .measure = [hold, where](const measure_settings& how) {
-            const bench_folder folder;
-            const std::string place = (folder.*where)();
-            return numbers(
-                measure_group(how.time, hold, [&place](int) -> std::unique_ptr<process_seat> {
-                  return std::make_unique<Seat>(place);
-                }));
-          }};
+  return {
+      .id = std::move(id),
+      .group = std::move(group),
+      .title = std::move(title),
+      .limit = std::move(limit),
+      .figures = std::move(figures),
+      .measure = [hold, seat, where](const measure_settings& how) {
+        const bench_folder folder;
+        const std::string place = (folder.*where)();
+        return numbers(measure_group(how.time, hold, [&place, seat](int) { return seat(place); }));
+      }};
 }
 
 std::vector<figure> group_figures_with(bar handoff, bar change, bar fairness) {
@@ -130,18 +133,16 @@ std::vector<program> local_store_programs() {
       pair_program("local-1/flock", alone, "open, flock, close", "", {}, &flock_pair),
       pair_program("local-1/acquire", alone, "sallyport::mutex acquire(), release()",
                    "local-1/flock", times_limit(uncontended_bar), &local_pair),
-      group_program<flock_seat>("local-8/flock", busy, "flock", "", 0s,
-                                group_figures_with({}, {}, {}), &bench_folder::file),
-      group_program<local_seat>(
-          "local-8/mutex", busy, "sallyport::mutex", "local-8/flock", 0s,
-          group_figures_with({}, times_limit(changes_bar), at_most(fairness_bar)),
-          &bench_folder::store),
-      group_program<flock_seat>("local-8-hold/flock", held, "flock", "", 1ms,
-                                group_figures_with({}, {}, {}), &bench_folder::file),
-      group_program<local_seat>(
-          "local-8-hold/mutex", held, "sallyport::mutex", "local-8-hold/flock", 1ms,
-          group_figures_with(times_limit(handoff_bar), {}, at_most(fairness_bar)),
-          &bench_folder::store),
+      group_program("local-8/flock", busy, "flock", "", 0s, group_figures_with({}, {}, {}),
+                    &make_seat<flock_seat>, &bench_folder::file),
+      group_program("local-8/mutex", busy, "sallyport::mutex", "local-8/flock", 0s,
+                    group_figures_with({}, times_limit(changes_bar), at_most(fairness_bar)),
+                    &make_seat<local_seat>, &bench_folder::store),
+      group_program("local-8-hold/flock", held, "flock", "", 1ms, group_figures_with({}, {}, {}),
+                    &make_seat<flock_seat>, &bench_folder::file),
+      group_program("local-8-hold/mutex", held, "sallyport::mutex", "local-8-hold/flock", 1ms,
+                    group_figures_with(times_limit(handoff_bar), {}, at_most(fairness_bar)),
+                    &make_seat<local_seat>, &bench_folder::store),
   };
 }
 

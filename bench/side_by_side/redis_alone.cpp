@@ -111,6 +111,7 @@ double together(int many, seconds time, Body&& body) {
   std::atomic<std::uint64_t> calls{0};
   std::barrier<> start{many + 1};
   std::vector<std::jthread> threads;
+  threads.reserve(static_cast<std::size_t>(many));
   for (int me = 0; me < many; ++me) {
     threads.emplace_back([&, me] {
       std::uint64_t mine = 0;
@@ -161,6 +162,7 @@ double mutex_threads(int many, seconds time) {
   const auto server = bench_server(false);
   const auto store = client::open(address_of(*server));
   std::vector<std::unique_ptr<mutex>> locks;
+  locks.reserve(static_cast<std::size_t>(many));
   for (int i = 0; i < many; ++i) {
     locks.push_back(std::make_unique<mutex>(store, name_of(static_cast<std::size_t>(i))));
   }

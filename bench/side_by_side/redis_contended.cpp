@@ -140,7 +140,8 @@ void wait_in_line(crowd_board& board, const std::shared_ptr<client>& store, std:
     const auto store = std::make_shared<client>(client::open(where));
     std::vector<std::jthread> all;
     for (int i = 0; i < threads; ++i) {
-      const auto seat = static_cast<std::size_t>(process * threads + i);
+      const int seat_number = process * threads + i;
+      const auto seat = static_cast<std::size_t>(seat_number);
       all.emplace_back([&board, store, seat] { wait_in_line(board, store, seat); });
     }
   } catch (const std::exception&) {
@@ -174,6 +175,7 @@ std::vector<double> crowd_of(int waiters, seconds time) {
   }
   auto probe = server->probe();
   std::vector<std::uint64_t> before;
+  before.reserve(static_cast<std::size_t>(waiters));
   for (int i = 0; i < waiters; ++i) before.push_back(board->turns[static_cast<std::size_t>(i)]);
   const std::uint64_t commands_before = count_commands(probe).of_clients;
   const std::uint64_t turns_before = turns();
@@ -209,6 +211,7 @@ std::vector<double> idle_waiters(seconds time) {
   const auto server = bench_server(false);
   const auto holder = client::open(address_of(*server));
   std::vector<client> stores;
+  stores.reserve(clients);
   for (int i = 0; i < clients; ++i) stores.push_back(client::open(address_of(*server)));
   std::vector<std::unique_ptr<mutex>> locks;
   std::vector<lease> held;

@@ -25,7 +25,7 @@ std::int64_t now() { return stopwatch::now().time_since_epoch().count(); }
 
 /// The lock's own store, or the server that the conversation is held on.
 std::string store_of(const std::string& port) {
-  const char* const another = std::getenv(store_variable);
+  const char* const another = std::getenv(store_variable);  // NOLINT(concurrency-mt-unsafe)
   return another != nullptr ? another : "redis://127.0.0.1:" + port;
 }
 
