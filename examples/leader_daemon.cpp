@@ -26,7 +26,7 @@ class chronicle {
   void add(const std::string& name, sallyport::fencing_token term) {
     const std::scoped_lock lock{mutex_};
     std::cout << name << " leads, term " << term.value() << '\n';
-    terms_.push_back({name, term});
+    terms_.emplace_back(name, term);
     changed_.notify_all();
   }
   /// Waits for the next term; false: in vain.

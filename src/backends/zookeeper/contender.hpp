@@ -119,9 +119,9 @@ struct contender {
   bool removal_lost = false;     ///< a removal was not answered: it may have happened
   bool half_downgraded = false;  ///< a downgrade was not answered: either of its nodes may be there
   bool make_folders = false;
-  bool known_free = false;     ///< has looked, and nobody was there
-  bool revoked = false;        ///< its node says that somebody asks for it
-  std::uint32_t failures = 0;  ///< of entering, in a row
+  bool known_free = false;                     ///< has looked, and nobody was there
+  bool revoked = false;                        ///< its node says that somebody asks for it
+  std::uint32_t failures = 0;                  ///< of entering, in a row
   time_point pause_until = time_point::min();  ///< the store has refused something: no step before
 
   description card{};
