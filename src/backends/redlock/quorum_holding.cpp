@@ -52,13 +52,16 @@ void quorum::renewal_lost(contender& who, time_point now, quorum_actions& out) {
   if (!is_gone && others_may_tell) return;
   who.renewing = false;
   if (is_gone) who.good_until = now;
-  if (!who.claim) return;
-  who.claim.reset();
-  if (is_gone) {
-    out.all.emplace_back(renew_told{who.holder, renew_answer(gone{})});
-  } else {
-    out.all.emplace_back(renew_told{who.holder, tl::unexpected(too_few(who, now))});
+  if (std::exchange(who.claim, std::nullopt)) {
+    if (is_gone) {
+      out.all.emplace_back(renew_told{who.holder, renew_answer(gone{})});
+    } else {
+      out.all.emplace_back(renew_told{who.holder, tl::unexpected(too_few(who, now))});
+    }
   }
+  // Who may vote can have changed in this round, by a member that was replaced: the next renewal
+  // needs the votes of those that did not vote before.
+  if (now < who.good_until) heal(who, now, out);
 }
 
 /// Nodes that came back, or that missed the bid, get an id of their own: they never saw this one, and

@@ -120,6 +120,8 @@ TEST_F(QuorumTest, ARenewalWithoutEnoughAnswersIsUnavailable) {
   answer(kind::extend, 2, yes(0));
   EXPECT_EQ(told(), "renew unavailable");
 
+  EXPECT_EQ(asked(kind::heal), only(0)) << "it may give its vote again";
+  answer(kind::heal, 0, no());
   renew(me);
   EXPECT_EQ(asked(kind::extend), only(1) | only(2)) << "it still has those";
 }
@@ -696,6 +698,26 @@ TEST_F(QuorumTest, KeepsItsVotesWhenAMemberIsReplaced) {
     EXPECT_EQ(sent.mark, stamp_of(later(node)));
     answer(sent, yes(0));
   }
+
+  EXPECT_THAT(told(), ::testing::HasSubstr("renew renewed"));
+}
+
+TEST_F(QuorumTest, AsksTheMembersOfTheNewRosterForTheirVotesWhenTheyDidNotGiveThem) {
+  make(3);
+  hold(me, only(1) | only(2));
+  move_to_the_next_roster(0, kind::heal);
+  ASSERT_EQ(machine->nodes().voters(), only(1) | only(2)) << "a majority of the old roster";
+  log.clear();
+  move_to_the_next_roster(1, kind::extend);
+  ASSERT_EQ(told(), "renew unavailable");
+  ASSERT_EQ(machine->nodes().voters(), only(0) | only(1));
+
+  const delivery healing = take(kind::heal, 0);
+  EXPECT_EQ(healing.mark, stamp_of(next_mark(0)));
+  answer(healing, yes(0));
+  renew(me);
+  answer(kind::extend, 0, yes(0));
+  answer(kind::extend, 1, yes(0));
 
   EXPECT_THAT(told(), ::testing::HasSubstr("renew renewed"));
 }

@@ -176,6 +176,22 @@ class QuorumTest : public ::testing::Test {
     now = until;
   }
 
+  /// What its mark is when a server called "new" takes node2's place.
+  [[nodiscard]] std::string next_mark(node_number node) const {
+    return roster_after({"node2", "new"}, *node_mark::parse(mark(node))).text();
+  }
+  /// A renewal of a lock that is held: this node answers a question of this kind that it has the next
+  /// roster's mark, and all others, and those whose marks are read, as they did before.
+  void move_to_the_next_roster(node_number moved, kind what) {
+    renew(me);
+    for_each(asked(kind::extend) & ~only(moved),
+             [&](node_number node) { answer(kind::extend, node, yes(0)); });
+    answer(what, moved, stranger(next_mark(moved)));
+    std::erase_if(under_way, [](const delivery& each) {
+      return each.why.what == kind::read_mark || each.why.what == kind::extend;
+    });
+  }
+
   // ---- commands under way ------------------------------------------------------------------------
 
   [[nodiscard]] node_set asked(kind what) const {
