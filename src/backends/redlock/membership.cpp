@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 namespace sallyport::backends::redlock {
@@ -177,10 +176,22 @@ void membership::find_store() {
     }
   }
   std::map<std::string, unsigned> alike;  // by their members, of one epoch
-  const auto rank = [&](const node_mark& mark) {
-    // Candidates, and a replacement that was begun, may come to nothing.
-    return std::tuple(is_in_force(mark), may_vote_or_did(mark), mark.epoch,
-                      alike[addresses_of(mark.members)]);
+  const auto comes_before = [&](const node_mark& a, const node_mark& b) {
+    // Candidates may come to nothing.
+    if (may_vote_or_did(a) != may_vote_or_did(b)) return may_vote_or_did(a);
+    if (a.epoch == b.epoch) {
+      const auto rank = [&](const node_mark& mark) {
+        return std::pair(is_in_force(mark), alike[addresses_of(mark.members)]);
+      };
+      return rank(a) > rank(b);
+    }
+    // So may a replacement that was begun. What was made by force ends all that was before it.
+    const bool is_later = a.epoch > b.epoch;
+    const node_mark& later = is_later ? a : b;
+    const node_mark& earlier = is_later ? b : a;
+    const bool earlier_stays =
+        is_in_force(earlier) && !is_in_force(later) && is_one_replacement_later(later, earlier);
+    return is_later != earlier_stays;
   };
   for (const entry& each : nodes_) {
     if (each.is == state::unreachable || !each.mark || each.mark->store != store_) continue;
@@ -189,7 +200,7 @@ void membership::find_store() {
   for (const entry& each : nodes_) {
     if (each.is == state::unreachable || !each.mark || each.mark->store != store_) continue;
     if (each.mark->epoch < settled_epoch_) continue;
-    if (!roster_ || rank(*each.mark) > rank(*roster_)) take_roster(*each.mark);
+    if (!roster_ || comes_before(*each.mark, *roster_)) take_roster(*each.mark);
   }
   if (roster_) max_lease_ = roster_->max_lease;
 }

@@ -538,6 +538,20 @@ TEST_F(Roster, DoesNotAskWhoWasAMemberOnce) {
   EXPECT_EQ(members->voters(), 0U) << "an epoch that was seen is not forgotten";
 }
 
+TEST_F(Roster, IsOverForAClientThatHasSeenALaterOneMadeByForce) {
+  list({"node0", "node1", "node2"});
+  up_all_but();
+  ASSERT_EQ(members->voters(), 7U);
+  node_mark forced = test_mark("old", 3, 0, run_of(0));
+  forced.epoch = 2;
+  forced.members[2] = {"id9", "node9"};
+
+  std::ignore = members->mark_differs(0, forced.text(), now);
+
+  EXPECT_EQ(members->epoch(), 2U) << "the operator has said that nobody holds anything any more";
+  EXPECT_EQ(members->voters(), only(0)) << "though two have marks of the earlier one";
+}
+
 TEST_F(Roster, KeepsAMemberQuietThatCameBackWithTheMarkOfAnEarlierEpoch) {
   list({"node0", "node1", "node2"});
   for (node_number node = 0; node < 2; ++node) {
