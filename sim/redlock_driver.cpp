@@ -539,6 +539,7 @@ void redlock_driver::sent(const errand& why) {
     case errand::kind::read_mark:
     case errand::kind::read_clock:
     case errand::kind::read_counter:
+    case errand::kind::look:
       return;
   }
   const auto found = seen_.find(why.holder);

@@ -451,14 +451,27 @@ void membership::replace(actions& out) {
   std::vector<sighting> seen;
   for (node_number i = 0; i < listed(); ++i) {
     const entry& each = nodes_[i];
-    const bool there = each.is != state::unreachable;
-    const bool tried = there || each.why.code;
+    const bool reachable = each.is != state::unreachable;
+    const bool tried = reachable || each.why.code;
     if (!tried || each.is == state::marking) return;
+    const bool there = reachable && (looks_.unanswered & only(i)) == 0;
     seen.push_back({how_.names[i], there, each.facts, there ? each.mark : std::nullopt});
   }
   replacement_step next = next_step(*how_.replace, seen);
   switch (next.what) {
     case replacement_step::kind::take:
+      if ((next.stay & ~looks_.answered) != 0) {
+        // All at once, so that what the first one said is not old when the last one answers.
+        if ((next.stay & ~looks_.answered & ~looks_.open) == 0) break;
+        looks_ = {.number = looks_.number + 1,
+                  .open = next.stay,
+                  .answered = 0,
+                  .unanswered = looks_.unanswered};
+        out.look_at = next.stay;
+        out.looking = looks_.number;
+        break;
+      }
+      looks_.answered = 0;
       nodes_[next.node].own = next.mark.own;
       adopt(next.node, next.mark.text(), 0, out);
       break;
@@ -469,6 +482,22 @@ void membership::replace(actions& out) {
       replaced_ = tl::unexpected(std::move(next.why));
       break;
   }
+}
+
+membership::actions membership::looked_at(node_number number, std::uint64_t looking, bool answered,
+                                          time_point now) {
+  actions out;
+  if (looking != looks_.number || (looks_.open & only(number)) == 0) return out;
+  looks_.open &= ~only(number);
+  (answered ? looks_.answered : looks_.unanswered) |= only(number);
+  judge_all(now, out);
+  return out;
+}
+
+void membership::forget_looks_at(node_number number) noexcept {
+  looks_.open &= ~only(number);
+  looks_.answered &= ~only(number);
+  looks_.unanswered &= ~only(number);
 }
 
 bool membership::votes(std::string_view address) const {
@@ -683,6 +712,7 @@ membership::actions membership::node_up(node_number number, node_facts facts, ti
   which.greeted = true;
   which.is = state::unjudged;
   doubtful_ &= ~only(number);
+  forget_looks_at(number);
   judge_all(now, out);
   return out;
 }
@@ -694,6 +724,7 @@ membership::actions membership::node_down(node_number number, base::failure why,
   nodes_[number].why = std::move(why);
   counted_ &= ~only(number);
   doubtful_ &= ~only(number);
+  forget_looks_at(number);
   judge_all(now, out);
   return out;
 }

@@ -65,7 +65,9 @@ class membership {
     node_set read_clocks = 0;    ///< the clocks of these are wanted
     std::uint64_t clock_reading = 0;
     node_set read_marks = 0;  ///< their marks have changed: read them again
-    bool changed = false;     ///< more or other nodes may vote now
+    node_set look_at = 0;     ///< replacing: are these there, with the marks that were seen?
+    std::uint64_t looking = 0;
+    bool changed = false;  ///< more or other nodes may vote now
   };
 
   [[nodiscard]] actions node_up(node_number node, node_facts facts, time_point now);
@@ -81,6 +83,9 @@ class membership {
                                      std::optional<std::uint64_t> value, time_point now);
   [[nodiscard]] actions clock_read(node_number node, std::uint64_t reading,
                                    std::optional<std::uint64_t> server_us, time_point now);
+  /// `looking`: that of the actions that asked for it.
+  [[nodiscard]] actions looked_at(node_number node, std::uint64_t looking, bool answered,
+                                  time_point now);
   /// Its counter is too far behind a token that a majority has drawn to be raised by its holder.
   [[nodiscard]] actions far_behind(node_number node, std::uint64_t token);
   [[nodiscard]] actions on_timer(time_point now);
@@ -205,6 +210,7 @@ class membership {
   [[nodiscard]] bool is_at_its_address(node_number number, std::string_view id) const;
 
   void replace(actions& out);
+  void forget_looks_at(node_number number) noexcept;
 
   // Initialising.
   void initialise(time_point now, actions& out);
@@ -259,6 +265,14 @@ class membership {
   std::uint64_t settled_epoch_ = 0;  // a majority has voted for this client: none before it counts
   bool unsettled_ = false;           // nodes of the store have marks of different epochs
   std::optional<base::result<std::monostate>> replaced_;
+  // Replacing, before the first step: who was asked whether it is there, did answer, and did not.
+  struct looks {
+    std::uint64_t number = 0;
+    node_set open = 0;
+    node_set answered = 0;
+    node_set unanswered = 0;
+  };
+  looks looks_;
   std::optional<std::uint64_t> earlier_epoch_;  // forcing: what was there before
   bool floor_wanted_ = false;                   // all are candidates: clocks and counters are read
 };

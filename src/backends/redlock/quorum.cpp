@@ -82,6 +82,7 @@ void quorum::send(node_number node, redis::wire_command command, errand why, tim
     case errand::kind::read_mark:
     case errand::kind::read_clock:
     case errand::kind::read_counter:
+    case errand::kind::look:
       break;
   }
   out.all.emplace_back(delivery{std::move(command), std::move(why), by, std::move(mark)});
@@ -264,6 +265,7 @@ void quorum::answered(const errand& why, base::result<reply> said, time_point no
     case errand::kind::read_mark:
     case errand::kind::read_clock:
     case errand::kind::read_counter:
+    case errand::kind::look:
       membership_answered(why, said, now, out);
       return;
     default:
@@ -303,6 +305,7 @@ void quorum::answered(const errand& why, base::result<reply> said, time_point no
     case errand::kind::read_mark:
     case errand::kind::read_clock:
     case errand::kind::read_counter:
+    case errand::kind::look:
       break;
   }
 }

@@ -33,7 +33,8 @@ struct errand {
     adopt,
     read_mark,
     read_clock,
-    read_counter
+    read_counter,
+    look  ///< is it there, with the mark that was seen?
   };
   kind what = kind::bid;
   node_number node = 0;

@@ -256,6 +256,10 @@ void quorum::follow(const membership::actions& todo, time_point now, quorum_acti
     send(node, speech_.look(members_.seen_mark_of(node)),
          {errand::kind::read_clock, node, {}, todo.clock_reading, {}}, by, out);
   });
+  for_each(todo.look_at, [&](node_number node) {
+    send(node, speech_.look(members_.seen_mark_of(node)),
+         {errand::kind::look, node, {}, todo.looking, {}}, by, out);
+  });
   for_each(todo.read_marks, [&](node_number node) {
     send(node, speech_.read_mark(), {errand::kind::read_mark, node, {}, 0, {}}, by, out);
   });
@@ -273,14 +277,18 @@ void quorum::membership_answered(const errand& why, const base::result<reply>& s
   } else if (why.what == errand::kind::read_mark) {
     if (said && !said->is_error()) follow(members_.adopted(why.node, said->text, now), now, out);
   } else {
-    look_answer found = said ? look_answer_of(*said) : look_answer{};
-    follow(why.what == errand::kind::read_clock
-               ? members_.clock_read(why.node, why.round, found.server_us, now)
-               : members_.counter_read(why.node, why.round, found.counter, now),
-           now, out);
+    const look_answer found = said ? look_answer_of(*said) : look_answer{};
     if (found.other_mark) {
       // Whoever it is: also a candidate that another client has made a member meanwhile.
-      follow(members_.adopted(why.node, std::move(*found.other_mark), now), now, out);
+      follow(members_.adopted(why.node, *found.other_mark, now), now, out);
+    }
+    if (why.what == errand::kind::read_clock) {
+      follow(members_.clock_read(why.node, why.round, found.server_us, now), now, out);
+    } else if (why.what == errand::kind::read_counter) {
+      follow(members_.counter_read(why.node, why.round, found.counter, now), now, out);
+    } else {
+      const bool answered = found.other_mark || found.server_us;
+      follow(members_.looked_at(why.node, why.round, answered, now), now, out);
     }
   }
   welcome_new_voters(before, now, out);

@@ -87,7 +87,9 @@ std::optional<std::string> flaw_of(const replacement& wanted, std::span<const si
 replacement_step take_next(const node_mark& before, const node_mark& after,
                            std::span<const sighting> seen) {
   std::optional<node_number> next;
-  unsigned there = how_many_full(after, seen);
+  const unsigned taken = how_many_full(after, seen);
+  unsigned there = taken;
+  node_set stay = 0;
   for (const roster_member& member : after.members) {
     for (node_number i = 0; i < seen.size(); ++i) {
       const sighting& each = seen[i];
@@ -95,6 +97,7 @@ replacement_step take_next(const node_mark& before, const node_mark& after,
         continue;
       }
       ++there;
+      stay |= only(i);
       if (!next) next = i;
       break;
     }
@@ -108,6 +111,7 @@ replacement_step take_next(const node_mark& before, const node_mark& after,
   replacement_step step{.what = kind::take, .node = *next, .mark = *seen[*next].mark};
   step.mark.epoch = after.epoch;
   step.mark.members = after.members;
+  if (taken == 0) step.stay = stay;
   return step;
 }
 

@@ -38,6 +38,10 @@ struct replacement_step {
   kind what = kind::refused;
   node_number node = 0;
   node_mark mark{};
+  /// take, and nobody has been taken yet: all that stay, as far as they may vote. Each of them is to be
+  /// looked at first. Between this step and the next one there may be no majority of any roster, and
+  /// what was seen of them may be old.
+  node_set stay = 0;
   base::failure why{};
 };
 
@@ -59,7 +63,7 @@ struct replacement_step {
 ///
 /// Members are taken in the order of the roster, so that two that replace the same member by different
 /// servers meet at the first one. One that is away, or quiet, is left behind, if the others are a
-/// majority; clients take it later.
+/// majority; clients take it later. One that does not answer when it is looked at is away.
 [[nodiscard]] replacement_step next_step(const replacement& wanted, std::span<const sighting> seen);
 
 /// E', made of a mark of E.

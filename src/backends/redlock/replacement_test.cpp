@@ -17,6 +17,7 @@ namespace sallyport::backends::redlock {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using kind = replacement_step::kind;
 
 // ---- the next step ---------------------------------------------------------------------------------
@@ -371,6 +372,72 @@ TEST_F(Replaced, IsNotUndoneByAnOldMajorityThatComesBack) {
 
   EXPECT_EQ(members->epoch(), 2U);
   EXPECT_EQ(count(members->voters()), 0U);
+}
+
+/// What the command does whose user wants that.
+class ReplacedByOperator : public Replaced {
+ protected:
+  ReplacedByOperator() {
+    membership::settings how;
+    how.names = {"node0", "node1", "node2", "new"};
+    how.replace = replacement{"node2", "new"};
+    members = std::make_unique<membership>(std::move(how));
+    std::ignore = down(2);
+    std::ignore = up(0, mark_of(0));
+    std::ignore = up(1, mark_of(1));
+  }
+};
+
+TEST_F(ReplacedByOperator, LooksAtAllThatStayBeforeTheFirstIsTaken) {
+  const actions asked = up(3, "");
+  EXPECT_THAT(asked.adopt, IsEmpty());
+  ASSERT_EQ(asked.look_at, only(0) | only(1));
+
+  EXPECT_THAT(members->looked_at(0, asked.looking, true, now).adopt, IsEmpty());
+  const actions last = members->looked_at(1, asked.looking, true, now);
+
+  ASSERT_EQ(last.adopt.size(), 1U);
+  EXPECT_EQ(last.adopt[0].node, 0U);
+  EXPECT_EQ(last.adopt[0].mark, next_mark_of(0));
+  const actions next = members->adopted(0, next_mark_of(0), now);
+  EXPECT_EQ(next.look_at, 0U) << "the second one follows at once";
+  ASSERT_EQ(next.adopt.size(), 1U);
+  EXPECT_EQ(next.adopt[0].node, 1U);
+}
+
+TEST_F(ReplacedByOperator, IsRefusedWithoutAnyStepWhereOneThatStaysDoesNotAnswer) {
+  const actions asked = up(3, "");
+  ASSERT_EQ(asked.look_at, only(0) | only(1));
+
+  EXPECT_THAT(members->looked_at(1, asked.looking, false, now).adopt, IsEmpty());
+
+  ASSERT_TRUE(members->replaced());
+  ASSERT_FALSE(*members->replaced());
+  EXPECT_EQ(members->replaced()->error().code, errc::unavailable);
+  EXPECT_THAT(members->looked_at(0, asked.looking, true, now).adopt, IsEmpty());
+}
+
+TEST_F(ReplacedByOperator, LooksAgainWhenTheFirstStepFailed) {
+  const actions asked = up(3, "");
+  std::ignore = members->looked_at(0, asked.looking, true, now);
+  ASSERT_EQ(members->looked_at(1, asked.looking, true, now).adopt.size(), 1U);
+  std::ignore = members->adoption_failed(0, now);
+  ASSERT_EQ(pass(500ms).read_marks & only(0), only(0));
+
+  const actions again = members->adopted(0, mark_of(0), now);
+
+  EXPECT_THAT(again.adopt, IsEmpty());
+  EXPECT_EQ(again.look_at, only(0) | only(1));
+}
+
+TEST_F(ReplacedByOperator, GoesOnWithoutLookingWhereAnotherHasBegun) {
+  const actions asked = up(3, "");
+  ASSERT_EQ(asked.look_at, only(0) | only(1));
+
+  const actions out = members->adopted(0, next_mark_of(0), now);
+
+  ASSERT_EQ(out.adopt.size(), 1U);
+  EXPECT_EQ(out.adopt[0].node, 1U);
 }
 
 class ReplacedUnknown : public Replaced {

@@ -76,6 +76,8 @@ inline std::string name_of(kind what) {
       return "read_mark";
     case kind::read_counter:
       return "read_counter";
+    case kind::look:
+      return "look";
   }
   return "?";
 }
