@@ -152,11 +152,7 @@ bool membership::is_at_its_address(node_number number, std::string_view id) cons
   return member != nullptr && member->address == how_.names[number];
 }
 
-bool membership::majority_is_full() const {
-  return static_cast<unsigned>(std::count_if(nodes_.begin(), nodes_.end(), [&](const entry& each) {
-           return is_of_roster(each) && each.mark->is == node_mark::state::full;
-         })) >= majority();
-}
+bool membership::majority_is_full() const { return roster_ && is_in_force(*roster_); }
 
 void membership::find_store() {
   // Which store: known for good once a majority of its members votes for us; until then that of most
@@ -220,11 +216,12 @@ void membership::take_roster(const node_mark& from) {
 }
 
 bool membership::is_in_force(const node_mark& roster) const {
-  const auto full = std::count_if(nodes_.begin(), nodes_.end(), [&](const entry& each) {
-    return each.is != state::unreachable && each.mark && each.mark->is == node_mark::state::full &&
-           same_roster(*each.mark, roster);
-  });
-  return static_cast<unsigned>(full) >= majority_of(static_cast<unsigned>(roster.members.size()));
+  std::set<std::string_view> full;  // members, not entries: the list may name one twice
+  for (const entry& each : nodes_) {
+    if (each.is == state::unreachable || !each.mark || !same_roster(*each.mark, roster)) continue;
+    if (each.mark->is == node_mark::state::full) full.insert(each.mark->own);
+  }
+  return full.size() >= majority_of(static_cast<unsigned>(roster.members.size()));
 }
 
 void membership::find_missing() {

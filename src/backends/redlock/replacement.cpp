@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -29,10 +30,13 @@ const roster_member* at(const node_mark& roster, std::string_view address) {
   return found == roster.members.end() ? nullptr : &*found;
 }
 
+/// Members, not entries: the list may name one twice.
 unsigned how_many_full(const node_mark& roster, std::span<const sighting> seen) {
-  return static_cast<unsigned>(std::count_if(seen.begin(), seen.end(), [&](const sighting& each) {
-    return each.is_full() && same_roster(*each.mark, roster);
-  }));
+  std::set<std::string_view> full;
+  for (const sighting& each : seen) {
+    if (each.is_full() && same_roster(*each.mark, roster)) full.insert(each.mark->own);
+  }
+  return static_cast<unsigned>(full.size());
 }
 
 unsigned majority_in(const node_mark& roster) {

@@ -198,6 +198,17 @@ TEST_F(Replacing, IsRefusedWhereTwoHaveMetHalfWay) {
   EXPECT_THAT(next().why.detail, HasSubstr("init --force"));
 }
 
+TEST_F(Replacing, CountsAMemberOnceThatTheListNamesTwice) {
+  lose(2);
+  take_all(1);
+  seen.push_back(seen[0]);
+  seen.back().name = "alias of node0";
+  lose(1);
+
+  EXPECT_EQ(next().what, kind::refused) << "one of three has the new mark, not two";
+  EXPECT_EQ(next().why.code, errc::unavailable);
+}
+
 class ReplacingOneOfFive : public Replacing {
  protected:
   ReplacingOneOfFive() : Replacing(5) {}
@@ -372,6 +383,21 @@ TEST_F(Replaced, IsNotUndoneByAnOldMajorityThatComesBack) {
 
   EXPECT_EQ(members->epoch(), 2U);
   EXPECT_EQ(count(members->voters()), 0U);
+}
+
+class ReplacedBehindTwoNames : public Replaced {
+ protected:
+  ReplacedBehindTwoNames() : Replaced({"node0", "node1", "node2", "new", "alias of node0"}) {}
+};
+
+TEST_F(ReplacedBehindTwoNames, CountsAMemberOnceThatTheListNamesTwice) {
+  meet();
+  std::ignore = up(4, mark_of(0), true, run_of(0));
+  std::ignore = taken(0);
+  std::ignore = members->adopted(4, next_mark_of(0), now);
+
+  EXPECT_EQ(members->epoch(), 1U) << "one of three has the new mark, not two";
+  EXPECT_EQ(members->voters(), only(1) | only(2));
 }
 
 /// What the command does whose user wants that.
