@@ -95,6 +95,7 @@ struct contender {
   time_point good_until{};
 
   // Leaving.
+  node_set leave_votes = 0;  // where it may have had one
   node_set leave_open = 0;
   node_set leave_yes = 0;
   node_set leave_no = 0;

@@ -80,6 +80,15 @@ node_set membership::members() const noexcept {
   return all;
 }
 
+node_set membership::roster_nodes() const noexcept {
+  if (!roster_) return everybody();
+  node_set all = 0;
+  for (node_number i = 0; i < listed(); ++i) {
+    if (member_with(nodes_[i].own) != nullptr) all |= only(i);
+  }
+  return all & ~outsiders();
+}
+
 void membership::expect_all() noexcept {
   for (entry& each : nodes_) each.returning = true;
 }

@@ -106,6 +106,9 @@ class membership {
   [[nodiscard]] node_set outsiders() const noexcept;
   /// Those that are known to be members, as far as they are reachable.
   [[nodiscard]] node_set members() const noexcept;
+  /// Those that are members by what was last seen of them, also if they are away now; as long as no
+  /// member is known, all.
+  [[nodiscard]] node_set roster_nodes() const noexcept;
   /// How long the list is.
   [[nodiscard]] unsigned listed() const noexcept { return static_cast<unsigned>(nodes_.size()); }
   /// How many members the store has: what the marks say, and as long as none is known, the list.

@@ -722,6 +722,38 @@ TEST_F(QuorumTest, AsksTheMembersOfTheNewRosterForTheirVotesWhenTheyDidNotGiveTh
   EXPECT_THAT(told(), ::testing::HasSubstr("renew renewed"));
 }
 
+TEST_F(QuorumTest, AReleaseIsNotHeardByAMemberThatWasReplaced) {
+  make(3);
+  hold(me, 7U);
+  move_to_the_next_roster(0, kind::extend);
+  move_to_the_next_roster(1, kind::extend);
+  log.clear();
+
+  release(me);
+  answer(kind::leave, 0, left());
+  answer(kind::leave, 2, left());
+  EXPECT_EQ(told(), "") << "one of the two is no member any more";
+  answer(kind::leave, 1, unknown());
+
+  EXPECT_EQ(told(), "leave unknown");
+}
+
+TEST_F(QuorumTest, AReleaseIsHeardWhenEverybodyHasWhoHadAVote) {
+  make(3);
+  hold(me, only(1) | only(2));
+  move_to_the_next_roster(0, kind::heal);
+  move_to_the_next_roster(1, kind::extend);
+  answer(kind::heal, 0, no());
+  log.clear();
+
+  release(me);
+  answer(kind::leave, 1, left());
+  answer(kind::leave, 2, left());
+
+  EXPECT_EQ(told(), "leave left")
+      << "nothing is left, though a majority of the new roster was not asked";
+}
+
 TEST_F(QuorumTest, AnswersThatNobodyWaitsForDoNothing) {
   make(3);
   acquire(me, false);

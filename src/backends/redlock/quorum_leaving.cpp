@@ -50,7 +50,7 @@ void quorum::leave(const leave_request& request, bool withdraw, time_point now,
   who.votes.reset();
   who.ask_the_rest_at = time_point::max();
   who.leave_received = now;
-  who.leave_open = who.leave_yes = who.leave_no = 0;
+  who.leave_votes = who.leave_open = who.leave_yes = who.leave_no = 0;
   const std::string nonce = hands_over ? fresh() : std::string();
   const bool line_too = withdraw || who.enrolled;
   const node_set reachable = members_.reachable();
@@ -58,6 +58,7 @@ void quorum::leave(const leave_request& request, bool withdraw, time_point now,
   for (node_number node = 0; node < listed(); ++node) {
     const std::string id = std::exchange(who.ids[node], {});
     if (id.empty() && (!line_too || (members_.outsiders() & only(node)) != 0)) continue;
+    if (!id.empty()) who.leave_votes |= only(node);
     const debt what{.name = who.what.name,
                     .contender = who.what.contender,
                     .id = id,
@@ -107,15 +108,21 @@ void quorum::leave_answered(contender& who, const errand& why, base::result<bool
 
 void quorum::conclude_leave(contender& who, time_point, quorum_actions& out) {
   using backend_api::leave_answer;
-  const unsigned yes = count(who.leave_yes);
-  const unsigned heard = count(who.leave_yes | who.leave_no);
+  // Who is no member any more does not speak for the majority.
+  const node_set members = members_.roster_nodes();
+  const unsigned yes = count(who.leave_yes & members);
+  const unsigned no = count(who.leave_no & members);
+  const unsigned heard = yes + no;
   if (who.leave_received) {
+    // Whoever they were: all of them have given back what made a majority.
+    const bool nothing_is_left =
+        count(who.leave_votes) >= majority() && (who.leave_votes & ~who.leave_yes) == 0;
     std::optional<base::result<leave_answer>> answer;
-    if (who.was_held && yes >= majority()) {
+    if (who.was_held && (yes >= majority() || nothing_is_left)) {
       answer = leave_answer::left;
     } else if (!who.was_held && heard >= majority()) {
-      answer = yes > 0 ? leave_answer::left : leave_answer::not_there;
-    } else if (who.was_held && count(who.leave_no) + majority() > size()) {
+      answer = who.leave_yes != 0 ? leave_answer::left : leave_answer::not_there;
+    } else if (who.was_held && no + majority() > size()) {
       answer = leave_answer::not_there;
     } else if (who.leave_open == 0) {
       answer = base::fail(errc::outcome_unknown, std::to_string(heard) + " of " +
