@@ -156,9 +156,17 @@ replacement_step next_step(const replacement& wanted, std::span<const sighting> 
     return at(*each, wanted.old_member) != nullptr;
   });
   const bool decided = in_force != rosters.end();
-  const node_mark& before = decided                   ? **in_force
-                            : newest != rosters.end() ? **newest
-                                                      : *rosters.front();
+  const node_mark& latest = *rosters.front();
+  if (rosters.size() > 1 && rosters[1]->epoch == latest.epoch &&
+      !(decided && (*in_force)->epoch == latest.epoch)) {
+    // Whoever goes on with one of them meets the other, for ever.
+    return refuse(errc::store_refused,
+                  "two different replacements were begun, by which the members are " +
+                      addresses_of(latest.members) + ", or " + addresses_of(rosters[1]->members) +
+                      ", and none of them can be finished while clients run" +
+                      std::string(offline));
+  }
+  const node_mark& before = decided ? **in_force : newest != rosters.end() ? **newest : latest;
   const bool has_old = at(before, wanted.old_member) != nullptr;
   const bool has_new = at(before, wanted.new_member) != nullptr;
   if (!has_old && has_new) {
@@ -193,11 +201,6 @@ replacement_step next_step(const replacement& wanted, std::span<const sighting> 
   }
   bool begun = false;
   for (const node_mark* each : rosters) {
-    if (!decided && each->epoch == before.epoch && each != &before) {
-      return refuse(errc::store_refused,
-                    "the nodes have marks of different members, and no majority of any" +
-                        std::string(offline));
-    }
     if (each->epoch <= before.epoch) continue;
     if (!same_roster(*each, after)) {
       return refuse(errc::store_refused,

@@ -58,7 +58,8 @@ struct replacement_step {
 /// | E | some | take the next member that stays |
 /// | none | some | the same, if a majority of E' comes together |
 /// | E' | | take who is left of E; then done |
-/// | E, or none | another roster of that epoch is on some | refused: somebody replaces another member, or by another server |
+/// | E, or none | nobody, and another roster of that epoch is on some | refused: somebody replaces another member, or by another server, and has to finish first |
+/// | E, or none | two rosters of one later epoch are on some | refused: the offline way is left |
 /// | none | nobody | refused: too few are there |
 ///
 /// Members are taken in the order of the roster, so that two that replace the same member by different

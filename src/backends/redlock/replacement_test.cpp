@@ -223,6 +223,24 @@ TEST_F(ReplacingOneOfFive, LeavesWhoIsAwayBehindAndTakesItLater) {
   EXPECT_THAT(take_all(), ::testing::ElementsAre(4U));
 }
 
+TEST_F(ReplacingOneOfFive, NeedsTheOfflineWayWhereTwoReplacementsWereBegun) {
+  const node_mark before = *seen[0].mark;
+  set(0, roster_after({"node2", "new"}, before));
+  node_mark other = roster_after({"node2", "rival"}, before);
+  other.own = "id1";
+  other.run_id = "run1";
+  set(1, other);
+
+  for (const std::string each : {"new", "rival"}) {
+    const replacement_step step = next("node2", each);
+    EXPECT_EQ(step.what, kind::refused);
+    EXPECT_EQ(step.why.code, errc::store_refused);
+    EXPECT_THAT(step.why.detail, HasSubstr("init --force"));
+    EXPECT_THAT(step.why.detail, Not(HasSubstr("finish that")))
+        << "whoever goes on with one of them meets the other";
+  }
+}
+
 class ReplacingOneOfTwo : public Replacing {
  protected:
   ReplacingOneOfTwo() : Replacing(2) {}
