@@ -323,14 +323,14 @@ void membership::judge_marked(node_number number, time_point now, actions& out) 
       which.is = state::voter;
       which.stamp = stamp_of(which.facts.mark);
     } else if (mark.epoch < roster_->epoch && member_with(mark.own) != nullptr &&
-               !majority_is_full()) {
-      // Whether the new roster comes about is open: nothing is done to who has not got its mark yet.
-      which.is = state::behind;
-    } else if (mark.epoch < roster_->epoch && is_at_its_address(number, mark.own) &&
-               !is_elsewhere(mark.own, number)) {
+               !(majority_is_full() && is_elsewhere(mark.own, number))) {
       which.own = mark.own;
-      if (mark.is == node_mark::state::full && mark.run_id == which.facts.run_id &&
-          is_one_replacement_later(*roster_, mark)) {
+      if (!majority_is_full() || !is_at_its_address(number, mark.own)) {
+        // Whether the new roster comes about is open, or somebody else has to move it who calls it by
+        // its address: nothing is done to it, and it is read again.
+        which.is = state::behind;
+      } else if (mark.is == node_mark::state::full && mark.run_id == which.facts.run_id &&
+                 is_one_replacement_later(*roster_, mark)) {
         // A member was replaced meanwhile, and it was left behind: it has all that it had.
         adopt(number, mark_for(which), 0, out);
       } else if (!is_quiet(which)) {
@@ -925,7 +925,7 @@ std::vector<std::string> membership::complaints(time_point now) const {
                       addresses_of(each.mark->members));
         break;
       case state::behind:
-        all.push_back(name + " has not got the mark of a replacement that was begun");
+        all.push_back(name + " has not got the mark of the newest members yet");
         break;
       case state::moved: {
         const roster_member* const member = member_with(each.own);

@@ -170,7 +170,7 @@ class membership {
     stranger,   ///< a member of another store
     former,     ///< a member of an earlier epoch
     ahead,      ///< a member of a later epoch that is not in force
-    behind,     ///< has the mark of an earlier epoch, while the one of its roster is not in force
+    behind,     ///< a member with the mark of an earlier epoch that is not ours to change (yet)
     moved,      ///< a member that has to come back, and is not at its address: it does not
     twice,      ///< the same server as another node of the list, or a copy of it
   };

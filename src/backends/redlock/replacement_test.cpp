@@ -418,6 +418,27 @@ TEST_F(ReplacedBehindTwoNames, CountsAMemberOnceThatTheListNamesTwice) {
   EXPECT_EQ(members->voters(), only(1) | only(2));
 }
 
+class ReplacedUnderAnotherName : public Replaced {
+ protected:
+  ReplacedUnderAnotherName() : Replaced({"alias of node0", "node1", "node2", "new"}) {}
+};
+
+TEST_F(ReplacedUnderAnotherName, IsReadAgainUntilItWasMovedByWhoMay) {
+  std::ignore = up(1, next_mark_of(1));
+  std::ignore = up(3, next_mark_of(3));
+  std::ignore = down(2);
+  const actions out = up(0, mark_of(0));
+  ASSERT_EQ(members->voters(), only(1) | only(3));
+  EXPECT_THAT(out.adopt, IsEmpty()) << "it is not at its member's address";
+  EXPECT_THAT(members->missing(), IsEmpty());
+
+  const actions again = pass(500ms);
+  EXPECT_EQ(again.read_marks & only(0), only(0));
+  std::ignore = members->adopted(0, next_mark_of(0), now);
+
+  EXPECT_EQ(members->voters(), only(0) | only(1) | only(3));
+}
+
 /// What the command does whose user wants that.
 class ReplacedByOperator : public Replaced {
  protected:
