@@ -82,8 +82,8 @@ std::string set_aside(int folder, const std::string& name) {
 
 struct file_names {
   file_names(const place& where, const std::string& boot_id)
-      : gate(where.ready_made ? "gate" : "gate-" + boot_id),
-        state(where.ready_made ? "state.mdb" : "state-" + boot_id + ".mdb") {}
+      : gate(where.ready_made ? machine_gate_file : "gate-" + boot_id),
+        state(where.ready_made ? machine_state_file : "state-" + boot_id + ".mdb") {}
   std::string gate;
   std::string state;
 };

@@ -88,11 +88,9 @@ base::result<std::shared_ptr<local_store>> local_store::find_or_open(const store
   store_registry& all = registry();
   const base::mutex_lock lock(all.mutex);
   if (address.initialise) {
-    for (const auto& [key, each] : all.stores) {
-      if (each.store->path() == machine_path) {
-        return base::fail(errc::bad_option,
-                          "local:machine is open in this process; close it first");
-      }
+    struct stat about {};
+    if (::stat(machine_path, &about) == 0 && all.stores.contains({about.st_dev, about.st_ino})) {
+      return base::fail(errc::bad_option, "local:machine is open in this process; close it first");
     }
     if (auto made = make_machine_store(address); !made) return tl::unexpected(made.error());
   }

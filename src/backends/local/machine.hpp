@@ -22,6 +22,8 @@ namespace sallyport::backends::local {
 
 inline constexpr const char* machine_parent = "/var/lib/sallyport";
 inline constexpr const char* machine_path = "/var/lib/sallyport/machine";
+inline constexpr const char* machine_gate_file = "gate";
+inline constexpr const char* machine_state_file = "state.mdb";
 
 /// Opens its folder. Fails with store_refused, naming the remedy, where it was not made yet, or is
 /// for a group that this process is not in.

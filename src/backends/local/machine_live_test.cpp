@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -240,6 +241,35 @@ TEST(MachineStore, GetsAnotherSizeWhenNobodyUsesIt) {
   });
   EXPECT_THAT(said, HasSubstr("cannot get another size while process"));
   EXPECT_THAT(said, EndsWith("| 2 ok|"));
+}
+
+TEST(MachineStore, IsNoPlainFolderUnderWhateverName) {
+  const std::string another = "/var/lib/another";
+  const std::string said = on_machine([&]() -> std::string {
+    fs::create_directory(another);
+    if (::mount(folder.c_str(), another.c_str(), nullptr, MS_BIND, nullptr) != 0) return "no mount";
+    const std::string before = inventory();
+    std::string all;
+    for (const uid_t user : {uid_t{0}, ann}) {
+      for (const std::string& path : {folder, another, folder + "/../machine"}) {
+        all += as(user, [&] { return try_open("local:" + path + "?size=1M"); }) + "\n";
+      }
+    }
+    return all + (inventory() == before ? "same files" : "other files");
+  });
+  EXPECT_THAT(said, EndsWith("same files"));
+  EXPECT_EQ(std::ranges::count(said, '\n'), 6);
+  for (std::size_t at = 0; at < said.rfind('\n'); at = said.find('\n', at) + 1) {
+    EXPECT_THAT(said.substr(at, said.find('\n', at) - at), HasSubstr("it is local:machine"));
+  }
+}
+
+TEST(MachineStore, IsNotMadeByAProcessThatHasItOpen) {
+  const std::string said = on_machine([] {
+    const auto store = client::open(address);
+    return try_open(address + "?initialise=yes");
+  });
+  EXPECT_THAT(said, HasSubstr("is open in this process; close it first"));
 }
 
 // --- Users -----------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #include "backends/local/place.hpp"
 
 #include "backend_api/store_identity.hpp"
+#include "backends/local/machine.hpp"
 #include <sallyport/error.hpp>
 
 #include <algorithm>
@@ -60,6 +61,20 @@ bool writes_in_place(std::uint64_t type) {
     default:
       return false;
   }
+}
+
+/// Whether the folder is, under whatever name, the machine's: there the files of a plain store would be a
+/// second one beside it. Where it is mounted elsewhere, in a container say, its files tell.
+bool is_machine_store(int folder, const struct stat& about) {
+  struct stat machine {};
+  if (::stat(machine_path, &machine) == 0 && machine.st_dev == about.st_dev &&
+      machine.st_ino == about.st_ino) {
+    return true;
+  }
+  const auto there = [&](const char* name) {
+    return ::faccessat(folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  };
+  return there(machine_gate_file) && there(machine_state_file);
 }
 
 /// mkdir -p. Parents only where the path is our own choice: a typing error in the user's path
@@ -263,6 +278,9 @@ base::result<place> open_place(const std::string& path) {
     return refused(found.path, "belongs to user " + std::to_string(about.st_uid) +
                                    ", who could change it at will; a folder that several users "
                                    "share must belong to root (chown root, chmod 2770 or 3777)");
+  }
+  if (is_machine_store(found.folder.number(), about)) {
+    return refused(found.path, "is the store of all users of this machine: it is local:machine");
   }
   if (auto looked = look_at_file_system(found); !looked) return tl::unexpected(looked.error());
   if ((about.st_mode & S_IWGRP) != 0) found.file_mode |= 0060;

@@ -57,8 +57,8 @@ struct place {
   bool ready_made = false;
 };
 /// Opens the folder, making it (0700) where it is missing. Fails with store_refused, naming the
-/// remedy, for a symbolic link, a folder of somebody else, a network file system, a path that is not
-/// there or may not be used; with unavailable when the system has no more of something.
+/// remedy, for a symbolic link, a folder of somebody else, the machine's store, a network file system, a
+/// path that is not there or may not be used; with unavailable when the system has no more of something.
 [[nodiscard]] base::result<place> open_place(const std::string& path);
 
 /// What the folder's file system says: refuses those of a network, and sets keeps_blocks.
