@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -127,6 +129,11 @@ class full_client final : public backend_api::events {
 
 class FullStore : public testing::Test {
  protected:
+  [[nodiscard]] std::string token_file_content() const {
+    std::ifstream in(root_.path() + "/store/tokens", std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
   temporary_folder root_;
   const std::string address_ = "local:" + root_.path() + "/store?size=1M";
 };
@@ -150,12 +157,16 @@ TEST_F(FullStore, TellsNewcomersWhyAndWhatToDo) {
   full_client here(address_);
   here.fill();
   full_client newcomer(address_);
+  const std::string tokens = token_file_content();
 
-  for (const bool may_wait : {false, true}) {
-    const std::string refusal = newcomer.acquire("new", may_wait);
+  const std::string held_name = "0" + std::string(199, '.');
+  for (const auto& [name, may_wait] :
+       {std::pair{std::string("new"), false}, {"new", true}, {held_name, true}}) {
+    const std::string refusal = newcomer.acquire(name, may_wait);
     EXPECT_THAT(refusal, HasSubstr("is full"));
     EXPECT_THAT(refusal, HasSubstr("size=")) << "the remedy";
   }
+  EXPECT_EQ(token_file_content(), tokens) << "who is refused reserves no tokens";
   std::string held = "not answered";
   newcomer.store().list("", "", 10, [&](const auto& found) {
     held = found ? std::to_string(found->size()) : found.error().detail;

@@ -75,6 +75,8 @@ token_block lock_rules::draw(std::uint32_t count) {
   meta_record& all = change_meta();
   const fencing_token first(all.last_token + 1);
   all.last_token += count;
+  // A failed table knows no counters: what they seem to say is nothing to reserve tokens for.
+  if (world_.records.failed()) return {first, fencing_token(all.last_token)};
   if (all.last_token > all.reserved_token && !planted(defect::tokens_not_reserved)) {
     const auto reserved = world_.reserve.reserve(all.last_token);
     if (reserved) {
@@ -206,8 +208,14 @@ base::result<placed<acquire_answer>> lock_rules::acquire(const acquire_request& 
   const bool contended = op.in_use() && op.barred(mode);
   if (contended) op.clear_dead(from);
   if (!op.in_use()) op.begin_use(request.kind, request.permits);
-  if (!op.barred(mode)) {
+  const auto no_room = [&] {
     world_.records.claim_room();
+    return world_.records.failed();
+  };
+  // Nobody gets to see this answer: the transaction has failed.
+  const placed<acquire_answer> void_answer{held{}};
+  if (!op.barred(mode)) {
+    if (no_room()) return void_answer;
     const token_block tokens = draw(std::max(request.token_count, 1U));
     holding_record taken;
     taken.id = request.holder;
@@ -227,7 +235,7 @@ base::result<placed<acquire_answer>> lock_rules::acquire(const acquire_request& 
     ask_again_ = op.unserved();
     return placed<acquire_answer>{held{}};
   }
-  world_.records.claim_room();
+  if (no_room()) return void_answer;
 
   ticket_record ticket;
   ticket.id = request.holder;
