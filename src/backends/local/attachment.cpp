@@ -126,10 +126,11 @@ std::uint64_t size_for(int state) {
   return sensible ? bytes : store_address::default_map_bytes;
 }
 
-/// Makes the store anew. What can be removed is made again; what is another user's is written over.
-/// REQUIRES: alone.
+/// Makes the store anew, and its tokens where there are none. What can be removed is made again; what is
+/// another user's is written over. REQUIRES: alone.
 base::result<std::unique_ptr<gate>> rebuild(const place& where, const store_address& address,
-                                            const machine_identity& here, const token_file& tokens,
+                                            const machine_identity& here,
+                                            std::unique_ptr<token_file>& tokens,
                                             const file_names& names) {
   const int folder = where.folder.number();
   if (!where.ready_made) empty_leftovers(where, remove_state(folder), names);
@@ -141,6 +142,12 @@ base::result<std::unique_ptr<gate>> rebuild(const place& where, const store_addr
     if (auto erased = gate::erase(old_gate->number()); !erased) {
       return tl::unexpected(erased.error());
     }
+  }
+  // Only now that the old gate is gone: whoever is killed here leaves nothing that goes on with old numbers.
+  if (!tokens) {
+    auto fresh = token_file::make(folder, where.file_mode);
+    if (!fresh) return tl::unexpected(fresh.error());
+    tokens = std::move(*fresh);
   }
 
   const bool write_map = address.write_map && where.keeps_blocks;
@@ -154,7 +161,7 @@ base::result<std::unique_ptr<gate>> rebuild(const place& where, const store_addr
   if (!file) return tl::unexpected(file.error());
   {
     lmdb_table records(**file);
-    lock_rules::initialise(records, tokens.mark().high_water);
+    lock_rules::initialise(records, tokens->mark().high_water);
     if (auto written = records.commit(); !written) return tl::unexpected(written.error());
   }
   const gate::agreement terms{.machine = here, .map_bytes = map_bytes, .write_map = write_map};
@@ -200,13 +207,9 @@ base::result<std::monostate> mend(findings& all, const place& where, const store
                                   const machine_identity& here, const file_names& names,
                                   const presence_locks& locks) {
   const int folder = where.folder.number();
+  const bool lost_tokens = !all.tokens && all.found != gate::finding::missing;
   if (!all.tokens && where.ready_made) return tl::unexpected(machine_store_incomplete("tokens"));
-  if (!all.tokens) {
-    auto tokens = token_file::make(folder, where.file_mode);
-    if (!tokens) return tl::unexpected(tokens.error());
-    all.tokens = std::move(*tokens);
-  }
-  if (all.found == gate::finding::usable) return std::monostate{};
+  if (all.tokens && all.found == gate::finding::usable) return std::monostate{};
   if (!locks.be_alone()) {
     const std::int64_t other = locks.somebody_present();
     switch (all.found) {
@@ -223,11 +226,16 @@ base::result<std::monostate> mend(findings& all, const place& where, const store
         return in_use(where.path, "had its files removed", other);
     }
   }
+  if (const auto other = all.file ? living_process(*all.file) : std::nullopt) {
+    return in_use(where.path, "had its files removed", *other);
+  }
+  all.file.reset();
+  all.way_in.reset();
   std::string aside;
   if (all.found == gate::finding::damaged && !where.ready_made) {
     aside = set_aside(folder, names.state);
   }
-  auto made = rebuild(where, address, here, *all.tokens, names);
+  auto made = rebuild(where, address, here, all.tokens, names);
   if (!made) {
     if (!where.ready_made) remove_state(folder);
     return tl::unexpected(made.error());
@@ -239,6 +247,7 @@ base::result<std::monostate> mend(findings& all, const place& where, const store
                   (aside.empty() ? "" : "set aside as '" + aside + "' and ") +
                   "begun anew; tokens go on growing");
   }
+  if (lost_tokens) tell_of_new_tokens("the store in '" + where.path + "'");
   all.way_in = std::move(*made);
   auto opened = lmdb_file::open(folder, names.state, all.way_in->terms().map_bytes,
                                 all.way_in->terms().write_map);
@@ -262,6 +271,29 @@ descriptor open_presence(const place& where) {
 }
 
 }  // namespace
+
+void tell_of_new_tokens(const std::string& store) {
+  base::log(
+      base::log_level::warning,
+      store +
+          " had lost its file 'tokens' and was begun anew, with another name and new numbers. "
+          "Gates refuse them until they are bound anew: sallyport fence rebind --restart");
+}
+
+std::optional<std::int64_t> living_process(lmdb_file& file) {
+  lmdb_table records(file);
+  client_number next = 0;
+  for (auto at = records.at_or_after(record_key::client(next)); at && at->key.starts_with('C');
+       at = records.at_or_after(record_key::client(next))) {
+    next = number_of(at->key) + 1;
+    const auto record = read_record<client_record>(at->value);
+    if (!record) continue;
+    for (const process_identity& one : {record->process, record->companion}) {
+      if (watched_process(one).state() != process_state::dead) return one.pid;
+    }
+  }
+  return std::nullopt;
+}
 
 base::result<attachment> attach(place where, const store_address& address) {
   using turn = presence_locks::turn;

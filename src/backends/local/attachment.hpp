@@ -6,7 +6,10 @@
 #include "backends/local/token_file.hpp"
 #include "base/result.hpp"
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 namespace sallyport::backends::local {
 
@@ -28,8 +31,9 @@ namespace sallyport::backends::local {
 /// | attaching | who looks at the files and opens them; any number at a time | who makes or remakes them |
 /// | present | who is attached, for as long as it is | who removes and remakes the files |
 ///
-/// 1. Files are made and remade only by who holds both bytes exclusively (the token file, which is
-///    never remade: the first). So nobody looks meanwhile, and nobody is attached.
+/// 1. Files are made and remade only by who holds both bytes exclusively. So nobody looks meanwhile, and
+///    nobody is attached. A token file that was lost is made anew with all the rest, never alone: the
+///    records would go on with numbers of which the new file knows nothing.
 /// 2. Who looked and found all usable becomes present before it lets go of `attaching`. Between its
 ///    look and its presence nobody can have held `attaching` exclusively, so the files that it
 ///    opened are the ones in the folder. From then on nobody can be alone.
@@ -50,6 +54,13 @@ struct attachment {
   std::unique_ptr<gate> way_in;
   std::unique_ptr<lmdb_file> file;
 };
+
+/// Warns whoever looks after the gates of a store whose tokens begin anew.
+void tell_of_new_tokens(const std::string& store);
+
+/// A process that is behind a client on record and lives, though perhaps not attached: the companion of one
+/// that was killed keeps what it held. REQUIRES: nobody else has the file open, or the gate is held.
+[[nodiscard]] std::optional<std::int64_t> living_process(lmdb_file& file);
 
 /// Attaches to the store, making it first where there is none for this boot. A damaged one is set
 /// aside, with a warning in the log, but only when no other process is attached: two processes

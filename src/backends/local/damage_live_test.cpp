@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <sstream>
+#include <tuple>
 
 // What a store does with files that are not what it wrote: damaged, of another boot, of other
 // namespaces.
@@ -217,6 +218,39 @@ TEST_F(LocalStoreFiles, ReserveTokensAcrossProcessesWithoutGoingBack) {
   }
   std::filesystem::remove(gate());
   EXPECT_GT(draw(), last);
+}
+
+/// Nothing of the old numbers may go on under the new name: after a reboot they would come again.
+TEST_F(LocalStoreFiles, AreBegunAnewWithTheTokensThatWereLost) {
+  ASSERT_EQ(draw(), 1U);
+  ASSERT_GT(draw(), 1U);
+  const std::string id = client::open(address()).capabilities().store_id;
+  fs::remove(tokens());
+
+  EXPECT_EQ(draw(), 1U);
+  EXPECT_NE(client::open(address()).capabilities().store_id, id);
+  EXPECT_THAT(warnings_, HasSubstr("sallyport fence rebind"));
+}
+
+TEST_F(LocalStoreFiles, LoseTheirTokensAndAreNotBegunAnewBesideAnybody) {
+  const auto keep_door = [&](std::int64_t companion) {
+    auto store = std::make_unique<client>(client::open(address(), {.companion_pid = companion}));
+    auto lock = std::make_unique<mutex>(*store, "door");
+    auto held = lock->acquire();
+    return std::tuple(std::move(store), std::move(lock), std::move(held));
+  };
+  const living_child companion([] { return 0; });
+  living_child holder([&] { return keep_door(companion.pid()); });
+  fs::remove(tokens());
+
+  const std::string beside_holder = in_child([&] { return try_open(address()); });
+  holder.kill();
+  const std::string beside_companion = in_child([&] { return try_open(address()); });
+
+  EXPECT_THAT(beside_holder, HasSubstr("had its files removed while process"));
+  EXPECT_THAT(beside_companion,
+              HasSubstr("had its files removed while process " + std::to_string(companion.pid())));
+  EXPECT_FALSE(fs::exists(tokens()));
 }
 
 TEST_F(LocalStoreFiles, AreRefusedAndLeftAloneWithoutAGoodTokenSlot) {

@@ -1,5 +1,6 @@
 #include "backends/local/machine.hpp"
 
+#include "backends/local/attachment.hpp"
 #include "backends/local/descriptor.hpp"
 #include "backends/local/gate.hpp"
 #include "backends/local/inbox.hpp"
@@ -96,8 +97,8 @@ class maker {
   base::result<std::monostate> run() {
     if (auto done = open_folder(); !done) return done;
     if (auto done = wait_for_turn(); !done) return done;
-    if (auto done = make_tokens(); !done) return done;
     if (auto done = make_gate(); !done) return done;
+    if (auto done = make_tokens(); !done) return done;
     if (auto done = make_state(); !done) return done;
     if (auto done = make_pipes(); !done) return done;
     return let_in();
@@ -141,16 +142,9 @@ class maker {
     }
   }
 
-  base::result<std::monostate> make_tokens() {
-    auto tokens = token_file::open(folder_.number());
-    if (tokens && !*tokens) tokens = token_file::make(folder_.number(), 0600);
-    if (!tokens) return tl::unexpected(tokens.error());
-    return std::monostate{};
-  }
-
   base::result<std::monostate> make_gate() {
-    gate_ = descriptor(
-        ::openat(folder_.number(), "gate", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    gate_ = descriptor(::openat(folder_.number(), machine_gate_file,
+                                O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
     struct stat about {};
     if (!gate_.open() || ::fstat(gate_.number(), &about) != 0)
       return failed("make the file 'gate'");
@@ -158,9 +152,54 @@ class maker {
     return gate::erase(gate_.number());
   }
 
+  /// Whoever would go on with the records is gone: processes that are attached, and those that keep a lock
+  /// without being so.
+  base::result<std::monostate> need_nobody(const std::string& aim) {
+    std::int64_t other = 0;
+    if (locks_->be_alone()) {
+      const auto living = find_living_process();
+      if (!living) return tl::unexpected(living.error());
+      if (!*living) return std::monostate{};
+      other = **living;
+    } else {
+      other = locks_->somebody_present();
+    }
+    return tl::unexpected(refusal(
+        "local:machine cannot " + aim + " while " +
+        (other != 0 ? "process " + describe_process(other) : std::string("another process")) +
+        " uses it; stop all programs that use it, then try again"));
+  }
+
+  base::result<std::optional<std::int64_t>> find_living_process() {
+    const auto here = this_machine();
+    if (!here) return tl::unexpected(here.error());
+    const auto [found, way_in] = gate::attach(folder_.number(), machine_gate_file, *here);
+    if (found != gate::finding::usable) return std::nullopt;
+    const auto file = lmdb_file::open(folder_.number(), machine_state_file,
+                                      way_in->terms().map_bytes, way_in->terms().write_map);
+    return file ? living_process(**file) : std::nullopt;
+  }
+
+  /// A new token file begins the store anew: the records know numbers that it does not.
+  base::result<std::monostate> make_tokens() {
+    auto tokens = token_file::open(folder_.number());
+    if (!tokens) return tl::unexpected(tokens.error());
+    if (*tokens) return std::monostate{};
+    if (auto alone = need_nobody("get new tokens"); !alone) return alone;
+    struct stat state {};
+    const bool lost =
+        ::fstatat(folder_.number(), machine_state_file, &state, AT_SYMLINK_NOFOLLOW) == 0 &&
+        state.st_size != 0;
+    if (auto erased = gate::erase(gate_.number()); !erased) return erased;
+    tokens = token_file::make(folder_.number(), 0600);
+    if (!tokens) return tl::unexpected(tokens.error());
+    if (lost) tell_of_new_tokens("local:machine");
+    return std::monostate{};
+  }
+
   base::result<std::monostate> make_state() {
-    const descriptor state(
-        ::openat(folder_.number(), "state.mdb", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    const descriptor state(::openat(folder_.number(), machine_state_file,
+                                    O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
     struct stat about {};
     if (!state.open() || ::fstat(state.number(), &about) != 0) {
       return failed("make the file 'state.mdb'");
@@ -168,13 +207,7 @@ class maker {
     const bool new_size =
         address_.size_given && std::cmp_not_equal(about.st_size, address_.map_bytes);
     if (about.st_size != 0 && !new_size) return std::monostate{};
-    if (!locks_->be_alone()) {
-      const std::int64_t other = locks_->somebody_present();
-      return tl::unexpected(
-          refusal("local:machine cannot get another size while " +
-                  (other != 0 ? "process " + describe_process(other) : "another process") +
-                  " uses it; stop all programs that use it, then try again"));
-    }
+    if (auto alone = need_nobody("get another size"); !alone) return alone;
     if (auto erased = gate::erase(gate_.number()); !erased) return erased;
     const auto bytes = static_cast<off_t>(address_.map_bytes);
     if (::ftruncate(state.number(), bytes) != 0) return failed("make the file 'state.mdb'");
@@ -204,7 +237,7 @@ class maker {
 
   /// Last of all: before that only root comes in.
   base::result<std::monostate> let_in() {
-    for (const char* const name : {"presence", "tokens", "gate", "state.mdb"}) {
+    for (const char* const name : {"presence", "tokens", machine_gate_file, machine_state_file}) {
       if (auto done = give(name, access_.file_mode()); !done) return done;
     }
     if (::fchown(folder_.number(), 0, access_.group) != 0 ||

@@ -37,7 +37,8 @@ inline constexpr const char* machine_state_file = "state.mdb";
 
 /// Makes what is missing of it, and gives it to the group that the address names, or to all users. One
 /// that is there keeps its tokens and, unless the address says otherwise, its group and its size; another
-/// size begins it anew, which needs that nobody uses it. Fails with store_refused unless called by root.
+/// size begins it anew, and so does a token file that was lost: both need that nobody uses it, nor keeps a
+/// lock of it. Fails with store_refused unless called by root.
 /// REQUIRES: this process does not have it open.
 [[nodiscard]] base::result<std::monostate> make_machine_store(const store_address& address);
 

@@ -15,6 +15,7 @@
 #include <grp.h>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <string>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -29,6 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -91,6 +93,19 @@ std::string open_as(uid_t user) {
     const std::string outcome = try_open(address);
     base::set_log_sink({});
     return outcome + "|" + warnings;
+  });
+}
+
+/// What init says, and what the log said meanwhile.
+std::string init_with_log(const std::string& options) {
+  const char* const more = options.empty() ? "?" : "&";
+  return in_child([&] {
+    std::string lines;
+    base::set_log_sink(
+        [&](base::log_level, std::string_view line) { lines += std::string(line) + "\n"; });
+    const std::string outcome = try_open(address + options + more + "initialise=yes");
+    base::set_log_sink({});
+    return outcome + "|" + lines;
   });
 }
 
@@ -270,6 +285,35 @@ TEST(MachineStore, IsNotMadeByAProcessThatHasItOpen) {
     return try_open(address + "?initialise=yes");
   });
   EXPECT_THAT(said, HasSubstr("is open in this process; close it first"));
+}
+
+/// The client was killed, and its companion lives on: nobody is attached, and a lock is held.
+TEST(MachineStore, GetsNoOtherSizeWhileACompanionKeepsALock) {
+  const std::string said = on_machine([] {
+    living_child companion([] { return 0; });
+    living_child holder([&] {
+      auto store =
+          std::make_unique<client>(client::open(address, {.companion_pid = companion.pid()}));
+      auto lock = std::make_unique<mutex>(*store, "door");
+      auto held = lock->acquire();
+      return std::tuple(std::move(store), std::move(lock), std::move(held));
+    });
+    holder.kill();
+    const std::string refused = init("?size=2M");
+    const std::string kept = as(bob, [] {
+      const auto store = client::open(address);
+      mutex door{store, "door"};
+      return std::string(door.try_acquire() ? "in" : "busy");
+    });
+    const std::string pid = std::to_string(companion.pid());
+    companion.kill();
+    const std::string done = init("?size=2M");
+    return refused.substr(0, refused.find(" uses it")) + "|" + kept + "|" + done + "|" +
+           (refused.find("while process " + pid) != std::string::npos ? "named" : "not named");
+  });
+  EXPECT_THAT(said, StartsWith("local:machine cannot get another size while process "));
+  EXPECT_THAT(said, HasSubstr("|busy|"));
+  EXPECT_THAT(said, AllOf(HasSubstr("|The processes of all users"), EndsWith("|named")));
 }
 
 // --- Users -----------------------------------------------------------------------------------------
@@ -470,6 +514,51 @@ TEST(MachineStore, ThatLostAFileSaysWhoMakesItAgain) {
     EXPECT_THAT(said, HasSubstr("sudo sallyport init local:machine")) << file;
     EXPECT_THAT(said, HasSubstr("|ok|")) << file;
   }
+}
+
+/// The numbers of a store that lost its tokens begin anew: nothing of the old ones may go on under the new name.
+TEST(MachineStore, ThatLostItsTokensIsBegunAnewWithThem) {
+  const std::string said = on_machine([] {
+    const auto grant = [] {
+      return as(ann, [] {
+        const auto store = client::open(address);
+        mutex lock{store, "door"};
+        const auto held = lock.acquire();
+        return std::to_string(held.token().value()) + " " + held.fence_pass().lock;
+      });
+    };
+    grant();
+    grant();
+    const std::string before = grant();
+    fs::remove(folder + "/tokens");
+    const std::string told = init_with_log("");
+    return before + "\n" + grant() + "\n" + told;
+  });
+  std::istringstream lines(said);
+  std::uint64_t token = 0;
+  std::uint64_t new_token = 0;
+  std::string name;
+  std::string new_name;
+  lines >> token >> name >> new_token >> new_name;
+  EXPECT_LT(new_token, token) << "it goes on from numbers that its file knows nothing of";
+  EXPECT_NE(new_name, name);
+  EXPECT_THAT(said, HasSubstr("sallyport fence rebind"));
+}
+
+TEST(MachineStore, ThatLostItsTokensIsNotMadeWholeBesideItsUsers) {
+  const std::string said = on_machine([] {
+    const living_child other(holding(ann, "door"));
+    fs::remove(folder + "/tokens");
+    const std::string told = init("");
+    return told + (fs::exists(folder + "/tokens") ? " made" : " not made");
+  });
+  EXPECT_THAT(said, HasSubstr("while process"));
+  EXPECT_THAT(said, EndsWith(" not made"));
+}
+
+TEST(MachineStore, ThatIsNewSaysNothingOfGates) {
+  const std::string said = on_new_machine([] { return init_with_log("?size=1M"); });
+  EXPECT_THAT(said, Not(HasSubstr("rebind")));
 }
 
 }  // namespace
