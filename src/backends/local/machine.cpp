@@ -96,6 +96,7 @@ class maker {
 
   base::result<std::monostate> run() {
     if (auto done = open_folder(); !done) return done;
+    if (auto done = look_at_what_is_there(); !done) return done;
     if (auto done = wait_for_turn(); !done) return done;
     if (auto done = make_gate(); !done) return done;
     if (auto done = make_tokens(); !done) return done;
@@ -124,6 +125,42 @@ class maker {
       access_ = {.group = *number, .for_all = false};
     } else if (for_group_only(about)) {
       access_ = {.group = about.st_gid, .for_all = false};
+    }
+    // What lies there was put there by whoever could. From here on only root can: what is looked at stays
+    // what it is. Users who are at work are not disturbed.
+    if (::fchmod(folder_.number(), about.st_mode & 07777U & ~(S_IWGRP | S_IWOTH)) != 0) {
+      return failed("shut its folder");
+    }
+    return std::monostate{};
+  }
+
+  /// A look at an entry, which does nothing to it; closed: there is none. Fails unless it is of this kind,
+  /// root's, and in no other place: nothing else may be reached through it.
+  static base::result<descriptor> look(int folder, const std::string& name,
+                                       const std::string& shown_name, mode_t kind) {
+    descriptor entry(::openat(folder, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    if (!entry.open() && errno == ENOENT) return entry;
+    struct stat about {};
+    if (!entry.open() || ::fstat(entry.number(), &about) != 0) {
+      return tl::unexpected(not_done(errno, "look at '" + shown_name + "'"));
+    }
+    const bool in_one_place = kind == S_IFDIR || about.st_nlink == 1;
+    if ((about.st_mode & S_IFMT) == kind && about.st_uid == 0 && in_one_place) return entry;
+    return tl::unexpected(
+        refusal("'" + shown_name + "' in '" + std::string(machine_path) +
+                "' is not what init makes there: a link, another user's, or of "
+                "another kind; look who put it there, remove it, then init again"));
+  }
+
+  /// Before anything is opened.
+  base::result<std::monostate> look_at_what_is_there() {
+    for (const char* const name : files) {
+      if (auto seen = look(folder_.number(), name, name, S_IFREG); !seen) {
+        return tl::unexpected(seen.error());
+      }
+    }
+    if (auto seen = look(folder_.number(), pipes_folder, pipes_folder, S_IFDIR); !seen) {
+      return tl::unexpected(seen.error());
     }
     return std::monostate{};
   }
@@ -224,21 +261,27 @@ class maker {
     if (::mkdirat(folder_.number(), pipes_folder, 0700) != 0 && errno != EEXIST) {
       return failed("make the folder of pipes");
     }
-    for (std::uint64_t number = 0; number < ready_made_pipes; ++number) {
-      const std::string name = inbox_name(number, pipes::ready_made);
-      const bool fresh = ::mkfifoat(folder_.number(), name.c_str(), 0600) == 0;
-      if (!fresh && errno != EEXIST) return failed("make the pipe '" + name + "'");
-      // There are many of them: what is root's from the start need not be given to root.
-      const bool given = fresh && ::getegid() == access_.group;
-      if (auto done = give(name, access_.file_mode(), given); !done) return done;
+    const descriptor inboxes(
+        ::openat(folder_.number(), pipes_folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat about {};
+    if (!inboxes.open() || ::fstat(inboxes.number(), &about) != 0 ||
+        ::fchmod(inboxes.number(), about.st_mode & 07777U & ~(S_IWGRP | S_IWOTH)) != 0) {
+      return failed("open the folder of pipes");
     }
-    return give(pipes_folder, access_.folder_mode());
+    for (std::uint64_t number = 0; number < ready_made_pipes; ++number) {
+      const std::string path = inbox_name(number, pipes::ready_made);
+      const std::string name = path.substr(path.rfind('/') + 1);
+      const bool fresh = ::mkfifoat(inboxes.number(), name.c_str(), 0600) == 0;
+      if (!fresh && errno != EEXIST) return failed("make the pipe '" + path + "'");
+      if (auto done = give(inboxes.number(), name, path, S_IFIFO); !done) return done;
+    }
+    return give(folder_.number(), pipes_folder, pipes_folder, S_IFDIR);
   }
 
   /// Last of all: before that only root comes in.
   base::result<std::monostate> let_in() {
-    for (const char* const name : {"presence", "tokens", machine_gate_file, machine_state_file}) {
-      if (auto done = give(name, access_.file_mode()); !done) return done;
+    for (const char* const name : files) {
+      if (auto done = give(folder_.number(), name, name, S_IFREG); !done) return done;
     }
     if (::fchown(folder_.number(), 0, access_.group) != 0 ||
         ::fchmod(folder_.number(), access_.folder_mode()) != 0) {
@@ -248,12 +291,17 @@ class maker {
     return std::monostate{};
   }
 
-  base::result<std::monostate> give(const std::string& name, mode_t mode, bool given = false) {
-    const int folder = folder_.number();
-    const bool owned =
-        given || ::fchownat(folder, name.c_str(), 0, access_.group, AT_SYMLINK_NOFOLLOW) == 0;
-    if (!owned || ::fchmodat(folder, name.c_str(), mode, 0) != 0) {
-      return failed("open '" + name + "' to users");
+  /// Gives the very entry that was looked at to the users.
+  base::result<std::monostate> give(int folder, const std::string& name,
+                                    const std::string& shown_name, mode_t kind) {
+    const auto entry = look(folder, name, shown_name, kind);
+    if (!entry) return tl::unexpected(entry.error());
+    const mode_t mode = kind == S_IFDIR ? access_.folder_mode() : access_.file_mode();
+    // A descriptor that only names something is not taken by fchmod.
+    const std::string itself = "/proc/self/fd/" + std::to_string(entry->number());
+    if (!entry->open() || ::fchownat(entry->number(), "", 0, access_.group, AT_EMPTY_PATH) != 0 ||
+        ::chmod(itself.c_str(), mode) != 0) {
+      return failed("open '" + shown_name + "' to users");
     }
     return std::monostate{};
   }
@@ -261,6 +309,9 @@ class maker {
   static base::result<std::monostate> failed(const std::string& doing) {
     return tl::unexpected(not_done(errno, doing));
   }
+
+  static constexpr std::array<const char*, 4> files{"presence", "tokens", machine_gate_file,
+                                                    machine_state_file};
 
   const store_address& address_;
   access access_;

@@ -316,6 +316,107 @@ TEST(MachineStore, GetsNoOtherSizeWhileACompanionKeepsALock) {
   EXPECT_THAT(said, AllOf(HasSubstr("|The processes of all users"), EndsWith("|named")));
 }
 
+/// Somebody prepared the folder for root's next init: `plant` put something into it. What init says, and what became of
+/// what it might have reached: a folder and a file of mode 0600 elsewhere.
+template <class Plant>
+std::string init_in_hostile_folder(Plant plant) {
+  return on_new_machine([&] {
+    const std::string victim = "/var/lib/victim";
+    fs::create_directory(victim);
+    std::ofstream(victim + "/000") << "secret";
+    fs::permissions(victim, fs::perms(0700));
+    fs::permissions(victim + "/000", fs::perms(0600));
+    fs::create_directories(folder);
+    ::chmod(machine_parent, 0755);
+    ::chmod(folder.c_str(), 01777);
+    plant(victim);
+    const std::string said = init();
+    std::string after;
+    for (const std::string& path : {victim, victim + "/000"}) {
+      struct stat about {};
+      ::lstat(path.c_str(), &about);
+      if ((about.st_mode & 0077U) != 0 || about.st_gid != 0) after += " reached " + path;
+    }
+    if (fs::file_size(victim + "/000") != 6) after += " changed";
+    struct stat about {};
+    ::stat(folder.c_str(), &about);
+    if ((about.st_mode & (S_IWGRP | S_IWOTH)) != 0) after += " left open";
+    return said + after;
+  });
+}
+
+/// Nothing was reached, and the remedy was named.
+auto refuses(const std::string& name) {
+  return AllOf(HasSubstr("'" + name + "'"), HasSubstr("remove it"), Not(HasSubstr("reached")),
+               Not(HasSubstr("changed")), Not(HasSubstr("left open")));
+}
+
+TEST(MachineStore, IsNotMadeThroughPlantedLinks) {
+  for (const std::string name : {"tokens", "presence", "gate", "state.mdb", "inbox/000"}) {
+    const std::string said = init_in_hostile_folder([&](const std::string& victim) {
+      if (name.starts_with("inbox/")) fs::create_directory(folder + "/inbox");
+      fs::create_symlink(victim + "/000", folder + "/" + name);
+    });
+    EXPECT_THAT(said, refuses(name));
+  }
+  const std::string said = init_in_hostile_folder(
+      [](const std::string& victim) { fs::create_symlink(victim, folder + "/inbox"); });
+  EXPECT_THAT(said, refuses("inbox"));
+}
+
+TEST(MachineStore, IsNotMadeOfFilesThatAreReachedElsewhere) {
+  for (const std::string name : {"tokens", "presence", "gate", "state.mdb", "inbox/000"}) {
+    const std::string said = init_in_hostile_folder([&](const std::string& victim) {
+      if (name.starts_with("inbox/")) fs::create_directory(folder + "/inbox");
+      fs::create_hard_link(victim + "/000", folder + "/" + name);
+    });
+    EXPECT_THAT(said, refuses(name));
+  }
+}
+
+TEST(MachineStore, IsNotMadeOfAnotherUsersFiles) {
+  for (const std::string name : {"tokens", "presence", "gate", "state.mdb", "inbox", "inbox/fff"}) {
+    const std::string said = init_in_hostile_folder([&](const std::string&) {
+      const std::string path = folder + "/" + name;
+      if (name.starts_with("inbox")) fs::create_directory(folder + "/inbox");
+      if (name == "inbox/fff") ::mkfifo(path.c_str(), 0600);
+      if (!name.starts_with("inbox")) std::ofstream(path).flush();
+      ::chown(path.c_str(), ann, ann);
+    });
+    EXPECT_THAT(said, refuses(name));
+  }
+}
+
+/// Nobody waits for a pipe's other end, and nothing is a pipe that is none.
+TEST(MachineStore, IsNotMadeOfThingsOfAnotherKind) {
+  for (const std::string name : {"tokens", "presence", "gate", "state.mdb", "inbox", "inbox/7ff"}) {
+    const std::string said = init_in_hostile_folder([&](const std::string&) {
+      if (name.starts_with("inbox/")) {
+        fs::create_directory(folder + "/inbox");
+        fs::create_directory(folder + "/" + name);
+      } else {
+        ::mkfifo((folder + "/" + name).c_str(), 0600);
+      }
+    });
+    EXPECT_THAT(said, refuses(name));
+  }
+}
+
+/// An init that gives up, or is killed, leaves the folder as shut as it was.
+TEST(MachineStore, OfAGroupStaysTheGroupsWhenAnInitIsRefused) {
+  const std::string said = on_new_machine([]() -> std::string {
+    init("?size=1M&group=staff");
+    fs::remove(folder + "/inbox/000");
+    fs::create_directory(folder + "/inbox/000");
+    const std::string refused = init("");
+    fs::remove(folder + "/inbox/000");
+    return refused + "|" + init("") + "|" + open_as(ann);
+  });
+  EXPECT_THAT(said, StartsWith("'inbox/000'"));
+  EXPECT_THAT(said, HasSubstr("|The processes of root and the users of group"));
+  EXPECT_THAT(said, HasSubstr("is for root and the users of group"));
+}
+
 // --- Users -----------------------------------------------------------------------------------------
 
 TEST(MachineStore, KeepsUsersApart) {
