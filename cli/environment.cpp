@@ -11,9 +11,9 @@
 namespace sallyport::cli {
 namespace {
 
-constexpr std::array<std::string_view, 5> our_variables{
-    "SALLYPORT_STORE=", "SALLYPORT_LOCK=", "SALLYPORT_TOKEN=", "SALLYPORT_FENCE_LOCK=",
-    "SALLYPORT_DEADLINE="};
+constexpr std::array<std::string_view, 6> our_variables{
+    "SALLYPORT_STORE=",      "SALLYPORT_LOCK=", "SALLYPORT_TOKEN=",
+    "SALLYPORT_FENCE_LOCK=", "SALLYPORT_MODE=", "SALLYPORT_DEADLINE="};
 constexpr std::array<std::string_view, 2> variables_of_etcdctl{"ETCD_LOCK_KEY=", "ETCD_LOCK_REV="};
 
 template <std::size_t N>
@@ -54,6 +54,7 @@ std::vector<std::string> child_environment(const char* const* inherited, const l
   if (facts.token && !facts.fence_lock.empty()) {
     made.push_back("SALLYPORT_FENCE_LOCK=" + facts.fence_lock);
   }
+  if (facts.token && facts.shared_token) made.emplace_back("SALLYPORT_MODE=shared");
   if (facts.deadline) made.push_back("SALLYPORT_DEADLINE=" + deadline_text(*facts.deadline));
   if (on_etcd && facts.entry) made.push_back("ETCD_LOCK_KEY=" + facts.entry->key);
   if (on_etcd && facts.token)

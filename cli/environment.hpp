@@ -19,12 +19,13 @@ struct lock_facts {
   std::string store;
   std::optional<store_entry> entry = {};  ///< what the store calls it, where it says so
   std::string fence_lock = {};            ///< with a token: what gates call the lock
+  bool shared_token = false;              ///< with a token: others may hold the lock beside it
 };
 
 /// The command's environment: `inherited` (ends with null) without anything an outer `sallyport
 /// run` said and without the variables in which the store's address says that secrets are, then
-/// SALLYPORT_STORE, SALLYPORT_LOCK, SALLYPORT_TOKEN, SALLYPORT_FENCE_LOCK and SALLYPORT_DEADLINE. A
-/// store that cannot be opened without a secret is withheld: SALLYPORT_STORE is then an address that
+/// SALLYPORT_STORE, SALLYPORT_LOCK, SALLYPORT_TOKEN, SALLYPORT_FENCE_LOCK, SALLYPORT_MODE (for a
+/// shared token only) and SALLYPORT_DEADLINE. A store that cannot be opened without a secret is withheld: SALLYPORT_STORE is then an address that
 /// is refused, so that a `sallyport` inside never takes its locks elsewhere in silence; on etcd also ETCD_LOCK_KEY and ETCD_LOCK_REV, for
 /// commands that were made for `etcdctl lock`. On other stores those of an outer `etcdctl lock` stay: that lock is held, too.
 [[nodiscard]] std::vector<std::string> child_environment(const char* const* inherited,

@@ -42,6 +42,18 @@ TEST(ChildEnvironment, SaysWhatGatesCallTheLock) {
   EXPECT_THAT(child_environment(inherited.data(), facts), ElementsAre("SALLYPORT_LOCK=x"));
 }
 
+TEST(ChildEnvironment, SaysOfASharedTokenThatItIsOne) {
+  const std::array<const char*, 2> inherited{"SALLYPORT_MODE=shared", nullptr};
+  lock_facts facts{"x", fencing_token{7}, std::nullopt, ""};
+
+  EXPECT_THAT(child_environment(inherited.data(), facts),
+              ElementsAre("SALLYPORT_LOCK=x", "SALLYPORT_TOKEN=7"));
+
+  facts.shared_token = true;
+  EXPECT_THAT(child_environment(inherited.data(), facts),
+              ElementsAre("SALLYPORT_LOCK=x", "SALLYPORT_TOKEN=7", "SALLYPORT_MODE=shared"));
+}
+
 TEST(ChildEnvironment, TellsTheDeadlineInSecondsSinceBoot) {
   const std::array<const char*, 1> inherited{nullptr};
   const lease_clock::time_point deadline{std::chrono::nanoseconds{81'234'056'999'999}};

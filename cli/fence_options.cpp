@@ -7,6 +7,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace sallyport::cli {
@@ -107,6 +108,14 @@ fencing_token token_in(std::optional<std::string_view> given, const variable_rea
   return fencing_token{*number};
 }
 
+/// Whether the `sallyport run` around this command has this token beside others.
+bool is_shared(fencing_token token, const variable_reader& variable) {
+  const char* const mode = variable("SALLYPORT_MODE");
+  const char* const told = variable("SALLYPORT_TOKEN");
+  return mode != nullptr && std::string_view(mode) == "shared" && told != nullptr &&
+         told == std::to_string(token.value());
+}
+
 std::string lock_in(const variable_reader& variable) {
   for (const char* name : {"SALLYPORT_FENCE_LOCK", "SALLYPORT_LOCK"}) {
     const char* const told = variable(name);
@@ -197,6 +206,12 @@ fence_options read_fence_rebind(std::span<char* const> arguments, const variable
   if (read.from.empty()) {
     throw usage_error(
         "fence rebind needs --from LOCK, what the gate is bound to now; what it refuses says so");
+  }
+  if (is_shared(read.shown.token, variable)) {
+    throw usage_error(
+        "fence rebind needs an exclusive token; this one is shared ('sallyport run -s'), so it is "
+        "not "
+        "newer than those of others who hold the lock. Run it under 'sallyport run' without -s");
   }
   if (!read.gate_table.empty() && read.sql.empty()) {
     throw usage_error("--gate-table goes with --sql");

@@ -99,6 +99,7 @@ COMMAND sees:
   SALLYPORT_TOKEN          the fencing token, a number that grows with every grant (not --permits)
   SALLYPORT_LOCK           NAME
   SALLYPORT_FENCE_LOCK     with a token: what fencing gates call the lock, the store's id and NAME
+  SALLYPORT_MODE           'shared' with -s: others may have a token beside this one
   SALLYPORT_DEADLINE       --fixed: the end of the lease in seconds since boot (cf. /proc/uptime)
   SALLYPORT_STORE          the store; 'withheld:...', which is refused, if its address needs a password
                            (password_file is passed on, the variable of password_env is not)
@@ -214,7 +215,7 @@ run and check:
       --existing           refuse to make GATE: it is there, or its memory is lost
   -q, --quiet              errors only        -v, --verbose   say more
 
-rebind (TOKEN and --lock are the new lock's, -w as above):
+rebind (TOKEN and --lock are the new lock's, -w as above; a token of 'run -s' is refused):
       --from OLD           what the gate is bound to; if it is another lock, nothing is changed
       --restart            the numbers begin anew with TOKEN, which may be smaller: for a store that
                            began its tokens anew. Without it a smaller one is refused

@@ -5,6 +5,7 @@
 #include "cli/help.hpp"
 #include "cli/inspect.hpp"
 #include "cli/message.hpp"
+#include "cli/public_address.hpp"
 #include "cli/store.hpp"
 #include "cli/text.hpp"
 #include <sallyport/client.hpp>
@@ -59,7 +60,9 @@ init_options read_init(std::span<char* const> arguments) {
       given.new_member = uri;
       return;
     }
-    if (named) throw usage_error("one URI at a time; " + quoted(uri) + " is one too many");
+    if (named)
+      throw usage_error("one URI at a time; " + quoted(public_address_of(uri).text) +
+                        " is one too many");
     named = true;
     given.store = uri;
   };

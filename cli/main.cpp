@@ -59,8 +59,10 @@ std::vector<char*> reordered(std::span<char* const> arguments, std::size_t leadi
   const std::string_view command = arguments[leading];
   constexpr std::array<std::string_view, 5> with_store{"run", "ls", "who", "break", "schema"};
   if (std::ranges::find(with_store, command) == with_store.end()) {
-    throw usage_error(quoted(arguments.front()) + " is no option of " + quoted(command) +
-                      "; 'sallyport help' says more");
+    // What stands behind the first option may be an address with a password in it.
+    const std::string_view first = arguments.front();
+    throw usage_error(quoted(first.substr(0, first.find('='))) + " is no option of " +
+                      quoted(command) + "; 'sallyport help' says more");
   }
   std::vector<char*> all{arguments[leading]};
   const auto options = arguments.first(leading);

@@ -67,6 +67,7 @@ child::plan plan_for(const run_options& options, const lease& held, const lease_
   if (held.fenced()) {
     facts.token = held.token();
     facts.fence_lock = held.fence_pass().lock;
+    facts.shared_token = held.fence_pass().mode == lock_mode::shared;
   }
   facts.entry = held.entry();
   if (options.fixed) facts.deadline = held.deadline();

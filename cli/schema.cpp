@@ -5,6 +5,7 @@
 #include "cli/help.hpp"
 #include "cli/inspect.hpp"
 #include "cli/message.hpp"
+#include "cli/public_address.hpp"
 #include "cli/store.hpp"
 #include "cli/text.hpp"
 #include <sallyport/client.hpp>
@@ -21,7 +22,9 @@ int schema_command(std::span<char* const> arguments) {
   std::string store = default_store();
   bool named = false;
   const auto take_store = [&](std::string_view uri) {
-    if (named) throw usage_error("one URI at a time; " + quoted(uri) + " is one too many");
+    if (named)
+      throw usage_error("one URI at a time; " + quoted(public_address_of(uri).text) +
+                        " is one too many");
     named = true;
     store = uri;
   };

@@ -274,6 +274,17 @@ class Rebind(Fence):
         self.refused("rebind", "--lock", "new", "--from", "new", self.gate, "35")
         self.refused("rebind", "--lock", "new", "--from", "old", self.gate, "35", "more")
 
+    def test_a_shared_token_binds_nothing(self):
+        self.assertEqual(self.run_as("old", 34), 0)
+        for token in ((), ("$SALLYPORT_TOKEN",)):
+            words = " ".join(["fence", "rebind", "--restart", "--from", "old", self.gate, *token])
+            told = self.sallyport("run", "-s", "x", "--", "sh", "-c", f'"$0" {words}', COMMAND)
+            self.assertEqual(told.returncode, 64, told.stderr)
+            self.assertIn("exclusive token", told.stderr)
+            self.assertEqual(self.run_as("old", 34), 0)
+        told = self.sallyport("run", "x", "--", "sh", "-c", f'"$0" {words}', COMMAND)
+        self.assertEqual(told.returncode, 0, told.stderr)
+
     def test_it_waits_for_who_is_inside(self):
         inside = self.start(
             "fence", "run", "--lock", "old", self.gate, "5", "--", "sh", "-c", "echo $$ > $DIR/pid; read line",

@@ -84,6 +84,18 @@ class Refusals(CliTest):
         self.assertIn("did you mean '--version'?", self.refused("--versoin"))
         self.assertIn("'--json' is no option of 'fence'", self.refused("--json", "fence", "check", "/tmp/gate"))
         self.assertIn("--store needs a value", self.refused("--store"))
+
+    def test_an_address_in_a_wrong_place_keeps_its_password(self):
+        secret = "redis://:s3cret@db"
+        for words in (
+            (f"--store={secret}", "fence", "check", "/tmp/gate"),
+            (f"--store={secret}", "init"),
+            ("schema", "memory:", secret),
+            ("init", "redlock://a,b,c", secret),
+        ):
+            self.assertNotIn("s3cret", self.refused(*words))
+
+    def test_a_store_without_a_command_is_explained(self):
         self.assertIn("sallyport help", self.refused("--store", "memory:"))
 
     def test_nothing_to_do(self):
