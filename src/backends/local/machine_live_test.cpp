@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -575,6 +576,42 @@ TEST(MachineStore, IsBegunAnewByAnyUserAfterAReboot) {
     return open_as(bob);
   });
   EXPECT_EQ(said, "ok|") << "a reboot is nothing to warn of";
+}
+
+TEST(MachineStore, IsBegunAnewOnceByACrowdAfterAReboot) {
+  constexpr int crowd = 60;
+  const std::string said = on_machine([]() -> std::string {
+    pass_a_boot();
+    std::array<int, 2> start{-1, -1};
+    if (::pipe2(start.data(), O_CLOEXEC) != 0) return "no pipe";
+    std::vector<pid_t> children;
+    for (int i = 0; i < crowd; ++i) {
+      children.push_back(::fork());
+      if (children.back() != 0) continue;
+      ::close(start[1]);
+      become_user(i % 2 == 0 ? ann : bob);
+      char byte = 0;
+      static_cast<void>(::read(start[0], &byte, 1));
+      try {
+        const auto store = client::open(address);
+        ::_exit(0);
+      } catch (const lock_error& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+      }
+      ::_exit(1);
+    }
+    const auto began = std::chrono::steady_clock::now();
+    ::close(start[1]);
+    int opened = 0;
+    for (const pid_t each : children) {
+      int status = 0;
+      ::waitpid(each, &status, 0);
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 0) ++opened;
+    }
+    const auto took = std::chrono::steady_clock::now() - began;
+    return std::to_string(opened) + (took < 8s ? " soon" : " late");
+  });
+  EXPECT_EQ(said, std::to_string(crowd) + " soon");
 }
 
 TEST(MachineStore, ThatIsDamagedIsBegunAnewWhenNobodyUsesIt) {
