@@ -95,34 +95,43 @@ auto in_use(const std::string& path, const std::string& why, std::int64_t pid) {
                         " uses it; stop all programs that use it, then try again");
 }
 
+bool takes_room(int folder, const std::string& name) {
+  struct stat about {};
+  return ::fstatat(folder, name.c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0 && about.st_blocks != 0;
+}
+
 /// What others left of earlier boots and this user may not remove: the room is given back, the names
 /// stay. Those of this boot are written over.
 void empty_leftovers(const place& where, const std::vector<std::string>& left,
                      const file_names& names) {
   std::string first;
   std::size_t count = 0;
+  std::size_t not_emptied = 0;
   for (const std::string& name : left) {
     if (name == names.gate || name == names.state) continue;
     if (count++ == 0 || name.starts_with("state-")) first = name;
     const auto file = file_to_overwrite(where, name);
-    if (!file || !file->open()) continue;
-    [[maybe_unused]] const int emptied = ::ftruncate(file->number(), 0);
+    const bool emptied = file && file->open() && ::ftruncate(file->number(), 0) == 0;
+    if (!emptied && takes_room(where.folder.number(), name)) ++not_emptied;
   }
   if (count == 0) return;
   base::log(base::log_level::warning,
-            "sallyport: the folder '" + where.path + "' has " + std::to_string(count) +
-                " files that other users left ('" + first +
-                "'); they take no room, and only their owners and root can remove them");
+            "the folder '" + where.path + "' has " + std::to_string(count) +
+                " files that other users left ('" + first + "'); " +
+                (not_emptied == 0 ? "they take no room, and "
+                                  : std::to_string(not_emptied) +
+                                        " of them could not be emptied and take room; ") +
+                "only their owners and root can remove them");
 }
 
 /// How large a ready-made store is: as it was made, unless its file was cut off.
 std::uint64_t size_for(int state) {
-  constexpr std::uint64_t page = 4096;
   struct stat about {};
   const auto bytes =
       ::fstat(state, &about) == 0 ? static_cast<std::uint64_t>(about.st_size) : std::uint64_t{0};
   const bool sensible = bytes >= store_address::smallest_map_bytes &&
-                        bytes <= store_address::largest_map_bytes && bytes % page == 0;
+                        bytes <= store_address::largest_map_bytes &&
+                        bytes % store_address::page_bytes == 0;
   return sensible ? bytes : store_address::default_map_bytes;
 }
 
@@ -242,7 +251,7 @@ base::result<std::monostate> mend(findings& all, const place& where, const store
   }
   if (all.found == gate::finding::damaged) {
     base::log(base::log_level::warning,
-              "sallyport: the store in '" + where.path + "' was damaged (" + all.damage +
+              "the store in '" + where.path + "' was damaged (" + all.damage +
                   "); nobody used it. It was " +
                   (aside.empty() ? "" : "set aside as '" + aside + "' and ") +
                   "begun anew; tokens go on growing");

@@ -245,15 +245,17 @@ class maker {
         address_.size_given && std::cmp_not_equal(about.st_size, address_.map_bytes);
     if (about.st_size != 0 && !new_size) return std::monostate{};
     if (auto alone = need_nobody("get another size"); !alone) return alone;
-    if (auto erased = gate::erase(gate_.number()); !erased) return erased;
+    // First the room, while the store is still whole; it may be longer than its gate says.
     const auto bytes = static_cast<off_t>(address_.map_bytes);
-    if (::ftruncate(state.number(), bytes) != 0) return failed("make the file 'state.mdb'");
     if (const int error = ::posix_fallocate(state.number(), 0, bytes)) {
-      [[maybe_unused]] const int emptied = ::ftruncate(state.number(), 0);
+      const bool kept = ::ftruncate(state.number(), about.st_size) == 0 && about.st_size != 0;
       errno = error;
       return failed("allocate " + std::to_string(address_.map_bytes >> 20U) +
-                    " MiB (make room, or take less: local:machine?size=4M)");
+                    " MiB (make room, or take less: local:machine?size=4M" +
+                    (kept ? "; it keeps the size that it has)" : ")"));
     }
+    if (auto erased = gate::erase(gate_.number()); !erased) return erased;
+    if (::ftruncate(state.number(), bytes) != 0) return failed("cut the file 'state.mdb'");
     return std::monostate{};
   }
 

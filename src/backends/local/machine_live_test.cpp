@@ -418,6 +418,29 @@ TEST(MachineStore, OfAGroupStaysTheGroupsWhenAnInitIsRefused) {
   EXPECT_THAT(said, HasSubstr("is for root and the users of group"));
 }
 
+TEST(MachineStore, HasASizeOfWholePages) {
+  const std::string said = on_new_machine([] {
+    init("?size=1500000");
+    const living_child user(holding(ann, "door"));
+    return std::to_string(fs::file_size(folder + "/state.mdb")) + "|" + init("?size=1500000");
+  });
+  EXPECT_THAT(said, StartsWith("1503232|"));
+  EXPECT_THAT(said, HasSubstr("|The processes of all users")) << "it has that size already";
+}
+
+TEST(MachineStore, KeepsItsSizeWhereThereIsNoRoomForALargerOne) {
+  const std::string said = on_machine([] {
+    as(ann, [] { return std::to_string(draw()); });
+    const std::string refused = init("?size=1G");
+    return refused + "|" + std::to_string(fs::file_size(folder + "/state.mdb")) + "|" +
+           as(bob, [] { return std::to_string(draw()); });
+  });
+  EXPECT_THAT(said, HasSubstr("allocate 1024 MiB"));
+  EXPECT_THAT(said, HasSubstr("it keeps the size that it has"));
+  EXPECT_THAT(said, HasSubstr("|1048576|"));
+  EXPECT_LT(std::stoull(said.substr(said.rfind('|') + 1)), 1U << 20U) << "it was begun anew";
+}
+
 // --- Users -----------------------------------------------------------------------------------------
 
 TEST(MachineStore, KeepsUsersApart) {

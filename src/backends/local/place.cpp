@@ -47,7 +47,8 @@ base::result<std::uint64_t> parse_size(std::string_view text) {
       (number << shift) < store_address::smallest_map_bytes) {
     return bad_address("size must be 1M to 16G");
   }
-  return number << shift;
+  constexpr std::uint64_t page = store_address::page_bytes;
+  return ((number << shift) + page - 1) / page * page;
 }
 
 /// File systems that write in place: a block that was allocated stays writable when the disk is

@@ -24,6 +24,7 @@ struct store_address {
   std::string group;
   std::string store{};  ///< names the token space by hand; empty: the name that its file keeps
 
+  static constexpr std::uint64_t page_bytes = 4096;  ///< sizes are rounded up to whole pages
   static constexpr std::uint64_t default_map_bytes = std::uint64_t{64} << 20U;
   static constexpr std::uint64_t smallest_map_bytes = std::uint64_t{1} << 20U;
   static constexpr std::uint64_t largest_map_bytes = std::uint64_t{16} << 30U;

@@ -113,6 +113,20 @@ TEST(SharedFolder, AfterARebootIsBegunByAnybody) {
   EXPECT_THAT(said, testing::EndsWith(" 2"));
 }
 
+TEST(SharedFolder, SaysOfWhatItCouldNotEmptyThatItTakesRoom) {
+  const std::string said = in_shared_folder([&] {
+    std::string all = open_as(ann);
+    pass_a_boot();
+    for (const std::string& name : names_in(folder, "state-0")) {
+      fs::permissions(folder + "/" + name, fs::perms(0600));
+    }
+    return all + open_as(bob);
+  });
+  EXPECT_THAT(said, StartsWith("ok|ok|"));
+  EXPECT_THAT(said, HasSubstr("1 of them could not be emptied"));
+  EXPECT_THAT(said, Not(HasSubstr("take no room")));
+}
+
 TEST(SharedFolder, WithPipesThatAnotherLeftIsUsed) {
   const std::string said = in_shared_folder([&]() -> std::string {
     in_child([&]() -> std::string {
