@@ -49,9 +49,10 @@ short type_of(presence_locks::turn which) {
 }  // namespace
 
 bool presence_locks::set(short type, off_t byte) const {
-  if (!apply(file_, F_SETLK, type, byte)) return false;
-  if (apply(file_, F_OFD_SETLK, type, byte + by_descriptor)) return true;
-  apply(file_, F_SETLK, F_UNLCK, byte);
+  // The descriptor's first: where that one is refused, that of the process may be another copy's.
+  if (!apply(file_, F_OFD_SETLK, type, byte + by_descriptor)) return false;
+  if (apply(file_, F_SETLK, type, byte)) return true;
+  apply(file_, F_OFD_SETLK, F_UNLCK, byte + by_descriptor);
   return false;
 }
 

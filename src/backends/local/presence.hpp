@@ -13,8 +13,10 @@ namespace sallyport::backends::local {
 ///
 /// - by the *descriptor* (F_OFD_SETLK): it ends when the descriptor is closed, and with the process,
 ///   whatever else the process does with the file, and two copies of the library in one process are
-///   strangers to each other. It counts. A forked child that lives on keeps it: the safe side, because
-///   it only matters to who finds the store damaged;
+///   strangers to each other. It counts. A forked child that lives on keeps it. For `present` that is
+///   the safe side: it only matters to who finds the store damaged. For `attaching` it takes a fork in
+///   the milliseconds of another thread's attaching, and a parent that is killed in the same ones: then
+///   nobody makes a store, or nobody attaches, until that child ends or executes a program;
 /// - by the *process* (F_SETLK): only this one says a pid, for messages, and it is the one that
 ///   earlier versions look at.
 ///

@@ -58,6 +58,11 @@ TEST_F(LocalPresence, IsSeenByASecondCopyOfTheLibraryInTheSameProcess) {
   here.end_attaching();
   EXPECT_TRUE(there.begin_attaching(turn::make));
   EXPECT_FALSE(there.be_alone());
+  const std::string seen = in_child([&] {
+    const descriptor elsewhere(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    return std::to_string(presence_locks(elsewhere.number()).somebody_present());
+  });
+  EXPECT_EQ(seen, std::to_string(::getpid())) << "what was refused took the other's lock along";
   EXPECT_TRUE(there.be_present());
 }
 
