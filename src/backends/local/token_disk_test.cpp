@@ -29,6 +29,8 @@ struct disk {
   image durable{};
   std::array<bool, 2> dirty{};  // slots that the next sync writes; a failed one forgets them
   bool failing = false;
+  bool gone_after_failure = false;  // then it takes no more writes, not even into the cache
+  bool synced_in_vain = false;
   std::uint64_t promised = 0;  // the largest token that somebody may have used
   std::uint64_t worst = ~std::uint64_t{0};
 
@@ -54,6 +56,10 @@ image content_of(int file) {
 
 // In place of libc's, for this program.
 extern "C" ssize_t pwrite(int file, const void* bytes, size_t size, off_t at) {
+  if (the_disk != nullptr && the_disk->gone_after_failure && the_disk->synced_in_vain) {
+    errno = EIO;
+    return -1;
+  }
   if (the_disk != nullptr) {
     the_disk->torn(static_cast<std::size_t>(at));
     the_disk->dirty.at(static_cast<std::size_t>(at) / token_slot_bytes) = true;
@@ -64,6 +70,7 @@ extern "C" int fdatasync(int file) {
   if (the_disk == nullptr) return static_cast<int>(::syscall(SYS_fdatasync, file));
   const auto written = std::exchange(the_disk->dirty, {});
   if (the_disk->failing) {
+    the_disk->synced_in_vain = true;
     errno = EIO;
     return -1;
   }
@@ -110,6 +117,26 @@ TEST(LocalTokenDisk, HasAMarkAboveEveryUsedTokenAlsoAfterAFailedSync) {
   EXPECT_GT(*second, under.promised);
   EXPECT_GE(under.worst, under.promised) << "a power cut would have used tokens twice";
   EXPECT_EQ(read_marks(under.durable)->high_water, *second);
+  ::unlinkat(folder.number(), "tokens", 0);
+  ::rmdir(path.c_str());
+}
+
+TEST(LocalTokenDisk, SaysWhenAFailedWriteCouldNotBeTakenBack) {
+  std::string path = "/tmp/token-disk-XXXXXX";
+  ASSERT_NE(::mkdtemp(path.data()), nullptr);
+  const descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  auto made = token_file::make(folder.number(), 0600);
+  ASSERT_TRUE(made);
+  for (const bool gone : {false, true}) {
+    disk under;
+    under.failing = true;
+    under.gone_after_failure = gone;
+    the_disk = &under;
+    const auto refused = (*made)->reserve(0);
+    the_disk = nullptr;
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().detail.find("taken back") != std::string::npos, gone);
+  }
   ::unlinkat(folder.number(), "tokens", 0);
   ::rmdir(path.c_str());
 }

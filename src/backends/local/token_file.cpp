@@ -155,7 +155,13 @@ base::result<std::uint64_t> token_file::reserve(std::uint64_t beyond) {
     auto why = system_failure(errno, "reserve tokens on disk");
     // The page cache keeps a write whose sync failed, and no later sync puts it on disk. Whoever read
     // it would take it for the newest mark and overwrite the one that is on disk.
-    write_fully(file_.number(), older, at);
+    // Who is killed before this, or cannot write at all any more, leaves it so: then a power cut in the
+    // next reserve, too, would bring tokens again. To write the newest mark again first, to be sure that it
+    // is on disk, is no cure: where it is, a torn write would take the only good one along.
+    if (!write_fully(file_.number(), older, at)) {
+      why.detail +=
+          "; what was written could not be taken back, so mend the disk before the next power cut";
+    }
     return tl::unexpected(std::move(why));
   }
   mark_ = next;
