@@ -40,8 +40,27 @@ using testing::StartsWith;
 
 constexpr uid_t ann = 65534;
 constexpr uid_t bob = 54321;  // has no account: none is needed
-constexpr gid_t staff =
-    50;  // a group of the system; ann and bob are in it only where a test says so
+
+/// Some group of this machine; ann and bob are in it only where a test says so.
+struct named_group {
+  std::string name;
+  gid_t number = 0;
+};
+named_group find_group() {
+  // NOLINTBEGIN(concurrency-mt-unsafe): before there are threads.
+  named_group found;
+  ::setgrent();
+  while (const group* const each = ::getgrent()) {
+    if (each->gr_gid == 0 || each->gr_gid == ann || each->gr_gid == bob) continue;
+    found = {each->gr_name, each->gr_gid};
+    break;
+  }
+  ::endgrent();
+  // NOLINTEND(concurrency-mt-unsafe)
+  return found;
+}
+const named_group staff = find_group();
+const std::string quoted_staff = "'" + staff.name + "'";
 
 const std::string address = "local:machine";
 const std::string folder = machine_path;
@@ -178,8 +197,8 @@ TEST(MachineStore, IsMadeByRootOnly) {
 
 TEST(MachineStore, IsForAllUsersUnlessAGroupIsNamed) {
   EXPECT_THAT(on_new_machine([] { return init(); }), HasSubstr("all users on this machine"));
-  EXPECT_THAT(on_new_machine([] { return init("?size=1M&group=staff"); }),
-              HasSubstr("root and the users of group 'staff' on this machine"));
+  EXPECT_THAT(on_new_machine([] { return init("?size=1M&group=" + staff.name); }),
+              HasSubstr("root and the users of group " + quoted_staff + " on this machine"));
   EXPECT_THAT(on_new_machine([] { return init("?size=1M&group=no-such-group"); }),
               HasSubstr("there is no group 'no-such-group'"));
 }
@@ -192,7 +211,7 @@ TEST(MachineStore, HasFilesOfRootWithTheModeOfItsUsers) {
     mode_t files;
   };
   for (const auto& each : {expectation{"?size=1M", 0, 0755, 0666},
-                           expectation{"?size=1M&group=staff", staff, 0750, 0660}}) {
+                           expectation{"?size=1M&group=" + staff.name, staff.number, 0750, 0660}}) {
     const std::string said = on_new_machine([&] {
       ::umask(0077);
       init(each.options);
@@ -233,7 +252,7 @@ TEST(MachineStore, CannotBeAddedToByUsers) {
 
 TEST(MachineStore, MadeAgainKeepsWhatIsThere) {
   const std::string said = on_new_machine([] {
-    init("?size=1M&group=staff");
+    init("?size=1M&group=" + staff.name);
     const std::uint64_t token = std::stoull(as(0, [] { return std::to_string(draw()); }));
     fs::remove(folder + "/inbox/123");
     const std::string again = init("");
@@ -242,7 +261,7 @@ TEST(MachineStore, MadeAgainKeepsWhatIsThere) {
            (fs::file_size(folder + "/state.mdb") == 1 << 20 ? " same size" : "") +
            (fs::exists(folder + "/inbox/123") ? " mended" : "");
   });
-  EXPECT_THAT(said, HasSubstr("'staff'"));
+  EXPECT_THAT(said, HasSubstr(quoted_staff));
   EXPECT_THAT(said, EndsWith(" grown same size mended"));
 }
 
@@ -406,7 +425,7 @@ TEST(MachineStore, IsNotMadeOfThingsOfAnotherKind) {
 /// An init that gives up, or is killed, leaves the folder as shut as it was.
 TEST(MachineStore, OfAGroupStaysTheGroupsWhenAnInitIsRefused) {
   const std::string said = on_new_machine([]() -> std::string {
-    init("?size=1M&group=staff");
+    init("?size=1M&group=" + staff.name);
     fs::remove(folder + "/inbox/000");
     fs::create_directory(folder + "/inbox/000");
     const std::string refused = init("");
@@ -459,14 +478,15 @@ TEST(MachineStore, KeepsUsersApart) {
 }
 
 /// Bob waits for the door that Ann has; then `end` happens. "in", and after how long.
-template <class End>
-std::string hand_over(End end) {
+template <class Hold, class End>
+std::string hand_over(Hold hold, End end) {
   return on_machine([&]() -> std::string {
-    living_child holder(holding(ann, "door"));
+    living_child holder(hold);
     std::string outcome;
     std::thread waiting([&] {
       outcome = as(bob, []() -> std::string {
-        const auto store = client::open(address);
+        // So that no heartbeat makes good what was not told.
+        const auto store = client::open(address, {.heartbeat = 60s});
         mutex door{store, "door"};
         return door.acquire().valid() ? "in" : "lost";
       });
@@ -479,22 +499,41 @@ std::string hand_over(End end) {
     const auto began = std::chrono::steady_clock::now();
     end(holder, store);
     waiting.join();
-    // A lost wake-up is made good by the heartbeat, ten seconds later.
     const bool at_once = std::chrono::steady_clock::now() - began < 5s;
     return outcome + (at_once ? " at once" : " late");
   });
 }
 
+/// Releases when it is told to, and lives on: nothing but the notice tells Bob.
 TEST(MachineStore, HandsOverFromUserToUser) {
-  EXPECT_EQ(hand_over([](living_child& holder, const client&) { holder.end(); }), "in at once");
+  std::array<int, 2> order{-1, -1};
+  ASSERT_EQ(::pipe2(order.data(), O_CLOEXEC), 0);
+  const auto hold = [&] {
+    become_user(ann);
+    auto store = std::make_unique<client>(client::open(address));
+    auto lock = std::make_unique<mutex>(*store, "door");
+    auto held = std::make_unique<lease>(lock->acquire());
+    auto releasing = std::make_unique<std::jthread>([&order, held = held.get()] {
+      char byte = 0;
+      if (::read(order[0], &byte, 1) == 1) held->release();
+    });
+    return std::tuple(std::move(store), std::move(lock), std::move(held), std::move(releasing));
+  };
+  const auto release = [&](living_child&, const client&) {
+    ASSERT_EQ(::write(order[1], "x", 1), 1);
+  };
+  EXPECT_EQ(hand_over(hold, release), "in at once");
+  ::close(order[0]);
+  ::close(order[1]);
 }
 
 TEST(MachineStore, NoticesTheDeathOfAnotherUsersProcess) {
-  EXPECT_EQ(hand_over([](living_child& holder, const client&) { holder.kill(); }), "in at once");
+  const auto kill = [](living_child& holder, const client&) { holder.kill(); };
+  EXPECT_EQ(hand_over(holding(ann, "door"), kill), "in at once");
 }
 
 TEST(MachineStore, IsBrokenByAnotherUser) {
-  const std::string said = hand_over([](living_child&, const client& store) {
+  const std::string said = hand_over(holding(ann, "door"), [](living_child&, const client& store) {
     store.break_lock("door", store.who("door")->holders.front().token, break_style::at_once);
   });
   EXPECT_EQ(said, "in at once");
@@ -520,9 +559,9 @@ TEST(MachineStore, ShowsTheLocksOfAllUsers) {
 
 TEST(MachineStore, OfAGroupRefusesStrangersAndSaysWhy) {
   const std::string said = on_new_machine([] {
-    init("?size=1M&group=staff");
+    init("?size=1M&group=" + staff.name);
     const std::string member = in_child([] {
-      const gid_t also = staff;
+      const gid_t also = staff.number;
       if (::setgroups(1, &also) != 0) return std::string("no groups");
       become_user(bob);
       return try_open(address);
@@ -530,7 +569,7 @@ TEST(MachineStore, OfAGroupRefusesStrangersAndSaysWhy) {
     return member + "|" + open_as(ann);
   });
   EXPECT_THAT(said, StartsWith("ok|"));
-  EXPECT_THAT(said, HasSubstr("is for root and the users of group 'staff'"));
+  EXPECT_THAT(said, HasSubstr("is for root and the users of group " + quoted_staff));
   EXPECT_THAT(said, HasSubstr("usermod"));
 }
 

@@ -21,40 +21,83 @@ constexpr uid_t bob = 54321;
 
 constexpr const char* setting = "/proc/sys/fs/protected_regular";
 
-/// Protects them for as long as it lives. A child of its own sets back what was there before, also
-/// when this process is killed.
+int protection_of_files() {
+  int number = -1;
+  std::ifstream(setting) >> number;
+  return number;
+}
+
+/// Reads until the other end is closed everywhere.
+void wait_for_end(int pipe) {
+  char byte = 0;
+  while (::read(pipe, &byte, 1) < 0 && errno == EINTR) {
+  }
+}
+
+/// Protects them for as long as it lives. A keeper sets back what was there before, also when this process
+/// is killed with all its children and their session: it is a child of nobody here, in a session of its own.
 class protection {
  public:
   protection() {
-    std::ifstream(setting) >> before_;
-    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) return;
-    keeper_ = ::fork();
-    if (keeper_ == 0) {
-      ::close(ends_[1]);
-      char byte = 0;
-      while (::read(ends_[0], &byte, 1) < 0 && errno == EINTR) {
-      }
+    std::array<int, 2> mine{-1, -1};
+    std::array<int, 2> keepers{-1, -1};
+    if (::pipe2(mine.data(), O_CLOEXEC) != 0 || ::pipe2(keepers.data(), O_CLOEXEC) != 0) return;
+    const pid_t between = ::fork();
+    if (between == 0) {
+      ::setsid();
+      if (::fork() != 0) ::_exit(0);
+      ::close(mine[1]);
+      ::close(keepers[0]);
+      wait_for_end(mine[0]);
       std::ofstream(setting) << before_ << std::flush;
       ::_exit(0);
     }
-    ::close(ends_[0]);
+    ::waitpid(between, nullptr, 0);
+    ::close(mine[0]);
+    ::close(keepers[1]);
+    end_ = mine[1];
+    kept_ = keepers[0];
     std::ofstream(setting) << 2 << std::flush;
   }
   protection(const protection&) = delete;
   protection& operator=(const protection&) = delete;
   ~protection() {
-    ::close(ends_[1]);
-    ::waitpid(keeper_, nullptr, 0);
-    int after = -1;
-    std::ifstream(setting) >> after;
-    EXPECT_EQ(after, before_);
+    ::close(end_);
+    wait_for_end(kept_);
+    ::close(kept_);
+    EXPECT_EQ(protection_of_files(), before_);
   }
 
+  [[nodiscard]] bool on() const { return protection_of_files() == 2; }
+
  private:
-  std::array<int, 2> ends_{-1, -1};
-  pid_t keeper_ = -1;
-  int before_ = 0;
+  const int before_ = protection_of_files();
+  int end_ = -1;
+  int kept_ = -1;
 };
+
+TEST(ProtectedFolder, IsSetBackWhenTheWholeTestIsKilled) {
+  const int before = protection_of_files();
+  std::array<int, 2> ready{-1, -1};
+  ASSERT_EQ(::pipe2(ready.data(), O_CLOEXEC), 0);
+  const pid_t test = ::fork();
+  if (test == 0) {
+    ::setpgid(0, 0);
+    const protection protect;
+    static_cast<void>(::write(ready[1], protect.on() ? "+" : "-", 1));
+    ::pause();
+  }
+  char word = 0;
+  ASSERT_EQ(::read(ready[0], &word, 1), 1);
+  EXPECT_EQ(word, '+');
+  ::kill(-test, SIGKILL);
+  ::waitpid(test, nullptr, 0);
+
+  for (int i = 0; i < 500 && protection_of_files() != before; ++i) ::usleep(10'000);
+  EXPECT_EQ(protection_of_files(), before);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
 
 /// Holds `door`, and says whether this user gets in beside it, and through another door.
 std::string two_doors(const std::string& address) {
@@ -85,6 +128,7 @@ std::string two_doors_as(uid_t user, const std::string& address) {
 
 TEST(ProtectedFolder, IsSharedByUsers) {
   const protection protect;
+  ASSERT_TRUE(protect.on());
   const std::string folder = "/mnt/all";
 
   for (const std::string map : {"", "&map=no"}) {
@@ -109,6 +153,7 @@ TEST(ProtectedFolder, IsSharedByUsers) {
 
 TEST(ProtectedFolder, DoesNotMatterForTheMachinesStore) {
   const protection protect;
+  ASSERT_TRUE(protect.on());
   const std::string address = "local:machine";
 
   const std::string said = in_child([&]() -> std::string {
