@@ -4,6 +4,7 @@ and as two users that have no account."""
 import grp
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ ANN, BOB = 65534, 54321
 # Whatever this machine calls a group that is neither root's nor theirs.
 GROUP = next(each.gr_name for each in grp.getgrall() if each.gr_gid not in (0, ANN, BOB))
 STORE = "local:machine"
+FOLDER = "/var/lib/sallyport/machine"
 
 
 def user(number):
@@ -90,11 +92,33 @@ class Machine(CliTest):
         self.assertEqual(traced.returncode, 0, traced.stderr)
         return traced.stderr.splitlines()
 
+    def pass_a_boot(self):
+        """As after a reboot: the gate names another one, and the records may hold anything."""
+        for name, at, size in (("gate", 16, 36), ("state.mdb", 0, 1 << 20)):
+            with open(f"{FOLDER}/{name}", "r+b") as file:
+                file.seek(at)
+                file.write(b"#" * size)
+
     def test_users_make_remove_and_rename_nothing(self):
         self.init()
         self.assertEqual(self.sallyport("run", "x", "--", "true", **user(ANN)).returncode, 0)
-        calls = "openat,creat,mknodat,mkdirat,unlink,unlinkat,rename,renameat,renameat2,link,linkat,symlinkat,chmod,fchmod,fchmodat"
-        lines = self.traced(calls, "run", "x", "--", "/bin/true", **user(BOB))
+        self.assert_only_opened_by(BOB)
+
+    def test_users_make_remove_and_rename_nothing_when_they_begin_it_anew(self):
+        self.init()
+        self.assertEqual(self.sallyport("run", "x", "--", "true", **user(ANN)).returncode, 0)
+        self.pass_a_boot()
+        lines = self.assert_only_opened_by(BOB)
+        self.assertTrue([line for line in lines if "pwrite64" in line and "state.mdb" in line], "it was begun anew")
+
+    def assert_only_opened_by(self, number):
+        calls = (
+            "openat,open,creat,mknod,mknodat,mkdir,mkdirat,unlink,unlinkat,rmdir,rename,renameat,renameat2,link,linkat,"
+            "symlink,symlinkat,chmod,fchmod,fchmodat,chown,fchown,fchownat,lchown"
+        )
+        lines = self.traced(calls + ",pwrite64", "run", "x", "--", "/bin/true", **user(number))
+        written = [line for line in lines if "pwrite64(" in line]
+        lines = [line for line in lines if line not in written]
         touched = [line for line in lines if "/var/lib/sallyport" in line]
         self.assertTrue([line for line in touched if "state.mdb" in line], "the trace sees the store")
         for line in touched:
@@ -102,6 +126,31 @@ class Machine(CliTest):
             # LMDB opens what was opened before, by its number: there is nothing that it could make.
             if not re.search(r'"/proc/self/fd/\d+"', line):
                 self.assertNotIn("O_CREAT", line)
+        return written
+
+    def test_init_that_was_killed_is_run_again(self):
+        """Dies at the first, second or a later call of a kind; on a new store, and on one that is there."""
+        moments = ["mkdir:2", "mkdirat:1", "mknodat:1", "mknodat:2000", "fallocate:1", "fallocate:2", "renameat:1"]
+        moments += ["fsync:1", "fchownat:1", "fchownat:4099", "fchown:1", "pwrite64:1", "pwrite64:3"]
+        for was_there in (False, True):
+            for moment in moments:
+                with self.subTest(moment=moment, was_there=was_there):
+                    shutil.rmtree("/var/lib/sallyport", ignore_errors=True)
+                    if was_there:
+                        self.init()
+                        self.assertEqual(self.sallyport("run", "x", "--", "true", **user(ANN)).returncode, 0)
+                    call, count = moment.split(":")
+                    subprocess.run(
+                        ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"inject={call}:signal=KILL:when={count}"]
+                        + ["-e", f"trace={call}", COMMAND, "init", STORE + "?size=2M"],
+                        env=self.environment, capture_output=True, check=False, timeout=60,
+                    )
+                    done = self.init(store=STORE + "?size=2M")
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(os.path.getsize(f"{FOLDER}/state.mdb"), 2 << 20)
+                    for number in (ANN, BOB, 0):
+                        ran = self.sallyport("run", "x", "--", "true", **user(number))
+                        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
 
     def test_in_a_folder_for_all_no_file_that_exists_is_opened_as_if_to_make_it(self):
         """Where fs.protected_regular is set the kernel refuses that for other users' files."""

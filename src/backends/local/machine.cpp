@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <grp.h>
+#include <memory>
 #include <optional>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -207,14 +208,33 @@ class maker {
         " uses it; stop all programs that use it, then try again"));
   }
 
-  base::result<std::optional<std::int64_t>> find_living_process() {
+  /// Null: there is none that is usable.
+  base::result<std::unique_ptr<gate>> usable_gate() {
     const auto here = this_machine();
     if (!here) return tl::unexpected(here.error());
-    const auto [found, way_in] = gate::attach(folder_.number(), machine_gate_file, *here);
-    if (found != gate::finding::usable) return std::nullopt;
-    const auto file = lmdb_file::open(folder_.number(), machine_state_file,
-                                      way_in->terms().map_bytes, way_in->terms().write_map);
-    return file ? living_process(**file) : std::nullopt;
+    return gate::attach(folder_.number(), machine_gate_file, *here).way_in;
+  }
+
+  base::result<std::optional<std::int64_t>> find_living_process() {
+    const auto way_in = usable_gate();
+    if (!way_in) return tl::unexpected(way_in.error());
+    if (!*way_in) return std::nullopt;
+    const gate::agreement& terms = (*way_in)->terms();
+    const auto file =
+        lmdb_file::open(folder_.number(), machine_state_file, terms.map_bytes, terms.write_map);
+    if (file) return living_process(**file);
+    if (file.error().code == errc::unavailable) return tl::unexpected(file.error());
+    return std::nullopt;
+  }
+
+  /// Whether it is of another size than wanted. An init that was killed may have made the file larger and
+  /// left a gate that knows nothing of it: then the gate's counts.
+  base::result<bool> wants_other_size(off_t file_bytes) {
+    if (!address_.size_given) return false;
+    const auto way_in = usable_gate();
+    if (!way_in) return tl::unexpected(way_in.error());
+    return std::cmp_not_equal(file_bytes, address_.map_bytes) ||
+           (*way_in && (*way_in)->terms().map_bytes != address_.map_bytes);
   }
 
   /// A new token file begins the store anew: the records know numbers that it does not.
@@ -241,11 +261,11 @@ class maker {
     if (!state.open() || ::fstat(state.number(), &about) != 0) {
       return failed("make the file 'state.mdb'");
     }
-    const bool new_size =
-        address_.size_given && std::cmp_not_equal(about.st_size, address_.map_bytes);
-    if (about.st_size != 0 && !new_size) return std::monostate{};
+    const auto other_size = wants_other_size(about.st_size);
+    if (!other_size) return tl::unexpected(other_size.error());
+    if (about.st_size != 0 && !*other_size) return std::monostate{};
     if (auto alone = need_nobody("get another size"); !alone) return alone;
-    // First the room, while the store is still whole; it may be longer than its gate says.
+    // First the room, while the store is still whole.
     const auto bytes = static_cast<off_t>(address_.map_bytes);
     if (const int error = ::posix_fallocate(state.number(), 0, bytes)) {
       const bool kept = ::ftruncate(state.number(), about.st_size) == 0 && about.st_size != 0;
