@@ -246,9 +246,10 @@ constexpr std::string_view init_page =
 
 local:machine is the one store of all users of this machine. Root makes it, once, in
 /var/lib/sallyport/machine; then every user, root's cron included, names it with --store or
-SALLYPORT_STORE. With --group it is for root and the users of that group only. Whoever may use it can
-also break it: for users who do not trust each other take a store with a server. Again, it makes what
-is missing and leaves the rest as it is.
+SALLYPORT_STORE. With --group it is for root and the users of that group only. Whoever may use it may
+as well have the rights of everybody who uses it, root included: its files are memory that processes
+share. For users who do not trust each other that far take a store with a server. Again, it makes
+what is missing and leaves the rest as it is.
 
 redlock://HOST1,HOST2,HOST3 needs it once: it tells the nodes that they are new, and
 leaves a mark on every node that names all members, as they are spelled here. A node without its

@@ -158,6 +158,11 @@ int init_machine_store(const init_options& given) {
   if (!given.group.empty()) address += "&group=" + given.group;
   const client store = client::open(address);
   print("ready: /var/lib/sallyport/machine. " + store.capabilities().caveats.front() + "\n");
+  if (given.group.empty()) {
+    print(
+        "Whoever may use it may as well have the rights of everybody who uses it, root included; "
+        "--group NAME says who may.\n");
+  }
   return exit_code::success;
 }
 

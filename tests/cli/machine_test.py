@@ -47,6 +47,7 @@ class Machine(CliTest):
             done = self.init()
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertRegex(done.stdout, r"^ready: /var/lib/sallyport/machine\. The processes of all users on this machine")
+            self.assertIn("the rights of everybody who uses it, root included", done.stdout)
 
         for number in (ANN, BOB, 0):
             ran = self.sallyport("run", "x", "--", "true", **user(number))
@@ -56,6 +57,7 @@ class Machine(CliTest):
         done = self.init("--group", GROUP)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f"root and the users of group '{GROUP}'", done.stdout)
+        self.assertNotIn("rights", done.stdout)
         stranger = self.sallyport("run", "x", "--", "true", **user(BOB))
         self.assertEqual(stranger.returncode, 69)
         self.assertIn(f"is for root and the users of group '{GROUP}'", stranger.stderr)
