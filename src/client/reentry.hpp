@@ -41,7 +41,9 @@ class entry {
   explicit entry(std::shared_ptr<reentry> grant)
       : grant_(std::move(grant)),
         after_(grant_->record()->spec, grant_->record()->token, grant_->record()->permits,
-               grant_->record()->granted_at) {}
+               grant_->record()->granted_at) {
+    after_.store_id = grant_->record()->store_id;
+  }
 
   [[nodiscard]] reentry& grant() noexcept { return *grant_; }
   [[nodiscard]] runtime::lease_record& after() noexcept { return after_; }

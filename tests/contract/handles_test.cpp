@@ -275,6 +275,20 @@ TEST_F(RecursiveMutex, ReleaseOfAnInnerEntryKeepsTheOuterOne) {
   EXPECT_TRUE(others.try_acquire_for(patience));
 }
 
+TEST_F(RecursiveMutex, ALeaseThatWasGivenBackStillShowsItsPass) {
+  if (!claims().fencing) return;
+  recursive_mutex lock{open(), "door", lasting()};
+  auto outer = lock.acquire();
+  auto inner = lock.acquire();
+  const auto pass = inner.fence_pass();
+
+  inner.release();
+  outer.release();
+
+  EXPECT_EQ(inner.fence_pass(), pass);
+  EXPECT_EQ(outer.fence_pass(), pass);
+}
+
 TEST_F(RecursiveMutex, RefusesReentryOnceTheLeaseIsLost) {
   recursive_mutex lock{open(), "door", ending()};
   const auto outer = lock.acquire();
