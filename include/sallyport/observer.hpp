@@ -34,8 +34,9 @@ struct lock_event {
   /// time held; else zero
   std::chrono::nanoseconds took{0};
   event_reason reason = event_reason::none;  ///< suspect, lost
-  std::error_code error{};  ///< failed: why; suspect, lost: the store's trouble, if it is in any
-  std::string detail{};     ///< the sentence behind `error`; may be empty
+  /// failed, release_unknown: why; suspect, lost: the store's trouble, if it is in any
+  std::error_code error{};
+  std::string detail{};  ///< the sentence behind `error`; may be empty
 };
 
 /// The way to a client's store broke, or is there again.
@@ -79,9 +80,12 @@ class observer {
 
   /// A request of this client failed, because the store could not be reached or did not answer, or
   /// its connection broke. Once an outage. A client that sends nothing may not notice one. Leases go
-  /// on until they are lost, and waits until client_options::store_patience.
+  /// on until they are lost, and waits until client_options::store_patience. Failures that say nothing
+  /// of the store are no outage: want of memory or threads here, a caller that left before its request
+  /// was sent, a server that answers but has others in its way (a lock time-out, say).
   virtual void store_away(const store_event&) {}
-  /// The store has answered again. Of a store of several servers some may be away and others answer:
+  /// The store has answered again; what this process says without asking it (not_supported, say) is no
+  /// answer. Of a store of several servers some may be away and others answer:
   /// then outages follow each other.
   virtual void store_back(const store_event&) {}
 

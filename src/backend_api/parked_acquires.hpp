@@ -2,6 +2,8 @@
 
 #include "backend_api/holder_id.hpp"
 #include "backend_api/requests.hpp"
+#include "base/result.hpp"
+#include <sallyport/error.hpp>
 #include <sallyport/types.hpp>
 
 #include <map>
@@ -43,6 +45,12 @@ struct parked_acquire {
             .renewed = asked.renewed};
   }
 };
+
+/// The answer to one whose contender has left: the store was not asked.
+[[nodiscard]] inline tl::unexpected<base::failure> left_before_sent() {
+  return tl::unexpected(
+      base::failure{errc::unavailable, "its contender has left before it was sent", true});
+}
 
 /// Acquires that were not sent yet, because a grant of a store without a name could not be fenced:
 /// each waits for the answer to a question of its own.

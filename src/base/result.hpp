@@ -13,6 +13,8 @@ namespace sallyport::base {
 struct failure {
   std::error_code code;
   std::string detail;
+  /// Whoever was to be asked is not at fault: it was not asked, or it answered and could not serve now.
+  bool no_outage = false;
 };
 
 /// A value or the failure that stands in its place. Errors travel inside the library as results;

@@ -253,7 +253,7 @@ void engine::set_value(lease_record& turn, std::string_view value,
     }
   }
   if (!order) {
-    done(false);
+    done(base::fail(errc::lease_lost, "the lease on '" + turn.spec->name.text() + "' has ended"));
     return;
   }
   store_->set_value(to_request(*order), value, std::move(done));
@@ -536,7 +536,8 @@ void engine::leave_answered(const holder_id& id, base::result<leave_answer> answ
     leaving* const going = who != nullptr ? who->as_leaving() : nullptr;
     if (going == nullptr) return;
     store_heard(answer ? nullptr : &answer.error(), out);
-    follow(*who, going->machine.on_answered(answer, out.now, random_.unit()), out);
+    const base::failure* const trouble = answer ? nullptr : &answer.error();
+    follow(*who, going->machine.on_answered(answer, out.now, random_.unit()), out, trouble);
     if (who->awaited) {
       const bool said_again = going->machine.wake_at() <= out.now;
       const bool heard = answer && !said_again && who->acquire_sent_at == time_point::min();

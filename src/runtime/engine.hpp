@@ -207,8 +207,9 @@ class engine final : public backend_api::events {
               event_reason suspicion = event_reason::not_renewed) SALLYPORT_REQUIRES(mutex_);
   /// All of them, in the same order on every library.
   [[nodiscard]] std::vector<party*> parties_in_order() SALLYPORT_REQUIRES(mutex_);
-  void follow(party& who, const core::farewell_actions& actions, outbox& out)
-      SALLYPORT_REQUIRES(mutex_);
+  /// `trouble`: what the farewell was answered with, if that is what these follow from.
+  void follow(party& who, const core::farewell_actions& actions, outbox& out,
+              const base::failure* trouble = nullptr) SALLYPORT_REQUIRES(mutex_);
   void follow(lane& where, core::turn_actions& actions, outbox& out,
               word_waiter* releaser = nullptr) SALLYPORT_REQUIRES(mutex_);
   void attempt_ended(party& who, core::attempt_outcome outcome, outbox& out)
@@ -246,10 +247,12 @@ class engine final : public backend_api::events {
       SALLYPORT_REQUIRES(mutex_);
   void note(outbox& out, void (observer::*what)(const store_event&), const base::failure& trouble,
             duration away) SALLYPORT_REQUIRES(mutex_);
-  /// The store's word on a release.
-  void note_release(const lock_spec& spec, const word_waiter& releaser, outbox& out)
-      SALLYPORT_REQUIRES(mutex_);
-  /// A request was answered: null, or what it failed with. Says so when the store is away or back.
+  /// The store's word on a release; `trouble`: why it gave none.
+  void note_release(const lock_spec& spec, const word_waiter& releaser,
+                    const base::failure* trouble, outbox& out) SALLYPORT_REQUIRES(mutex_);
+  /// A request was answered: null, or what it failed with. Says so when the store is away or back. A
+  /// failure that says nothing of the store (it was not asked, or answered that it can't serve now) is
+  /// neither.
   void store_heard(const base::failure* trouble, outbox& out) SALLYPORT_REQUIRES(mutex_);
   [[nodiscard]] event_cause cause_of_loss(const party& who, bool by_clock) const
       SALLYPORT_REQUIRES(mutex_);

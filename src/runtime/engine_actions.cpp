@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <new>
 #include <span>
+#include <system_error>
 
 namespace sallyport::runtime {
 
@@ -24,13 +25,31 @@ std::uint32_t callers_behind(party& who) {
 }
 
 /// A backend that runs out of memory inside a call may have begun it: nobody knows what came of it.
-template <class Call, class Unheard>
-void ask_store(Call call, Unheard unheard) {
+template <class Call, class Otherwise>
+void ask_store(Call call, Otherwise without_memory) {
   try {
     call();
   } catch (const std::bad_alloc&) {
-    unheard();
+    without_memory();
   }
+}
+
+/// The answer to a request that the backend had no memory for. Its sentence would need some, too.
+tl::unexpected<base::failure> unheard() {
+  return tl::unexpected(base::failure{errc::outcome_unknown, {}, true});
+}
+
+enum class sign_of_life : std::uint8_t { alive, away, none };
+
+sign_of_life sign_in(const base::failure* trouble) {
+  if (trouble == nullptr) return sign_of_life::alive;
+  if (trouble->no_outage) return sign_of_life::none;
+  const std::error_code& code = trouble->code;
+  if (code == errc::unavailable || code == errc::outcome_unknown) return sign_of_life::away;
+  const bool its_own_word = code == errc::wrong_kind || code == errc::store_refused ||
+                            code == errc::token_mismatch || code == errc::no_such_lock;
+  // All others are made in this process, and may be while the store is away.
+  return its_own_word ? sign_of_life::alive : sign_of_life::none;
 }
 
 /// When the store has forgotten this contender by itself: what is under way is executed within a
@@ -275,7 +294,8 @@ void engine::part(party& who, core::farewell::kind how, word_waiter* releaser, o
   follow(who, going.machine.start(out.now), out);
 }
 
-void engine::follow(party& who, const core::farewell_actions& actions, outbox& out) {
+void engine::follow(party& who, const core::farewell_actions& actions, outbox& out,
+                    const base::failure* trouble) {
   leaving& going = *who.as_leaving();
   if (actions.send_release || actions.send_withdraw) {
     out.leaves.push_back({.spec = who.spec,
@@ -286,7 +306,7 @@ void engine::follow(party& who, const core::farewell_actions& actions, outbox& o
   }
   if (actions.tell && going.releaser != nullptr) {
     going.releaser->released = *actions.tell;
-    note_release(*who.spec, *going.releaser, out);
+    note_release(*who.spec, *going.releaser, trouble, out);
     out.words.push_back(std::exchange(going.releaser, nullptr));
   }
   if (!actions.over) {
@@ -392,7 +412,8 @@ void engine::note(outbox& out, void (observer::*what)(const store_event&),
   }
 }
 
-void engine::note_release(const lock_spec& spec, const word_waiter& releaser, outbox& out) {
+void engine::note_release(const lock_spec& spec, const word_waiter& releaser,
+                          const base::failure* trouble, outbox& out) {
   switch (releaser.released) {
     case core::release_outcome::released:
       note(out, &observer::released, spec, releaser.token, releaser.held_for);
@@ -403,20 +424,15 @@ void engine::note_release(const lock_spec& spec, const word_waiter& releaser, ou
       return;
     case core::release_outcome::unknown:
       note(out, &observer::release_unknown, spec, releaser.token, releaser.held_for,
-           {.trouble = outage_ ? &outage_->why : nullptr});
+           {.trouble = trouble});
       return;
   }
 }
 
 void engine::store_heard(const base::failure* trouble, outbox& out) {
   if (!how_.observers) return;
-  if (trouble != nullptr &&
-      (trouble->code == errc::not_enough_memory || trouble->code == errc::closed)) {
-    return;  // not the store's doing
-  }
-  const bool away = trouble != nullptr &&
-                    (trouble->code == errc::unavailable || trouble->code == errc::outcome_unknown);
-  if (away && !outage_) {
+  const sign_of_life sign = sign_in(trouble);
+  if (sign == sign_of_life::away && !outage_) {
     note(out, &observer::store_away, *trouble, {});
     outage_.emplace(outage{out.now, {trouble->code, {}}});
     try {
@@ -424,7 +440,7 @@ void engine::store_heard(const base::failure* trouble, outbox& out) {
     } catch (const std::bad_alloc&) {
       outage_->why.detail.clear();  // the code has words of its own
     }
-  } else if (!away && outage_) {
+  } else if (sign == sign_of_life::alive && outage_) {
     note(out, &observer::store_back, outage_->why, out.now - outage_->since);
     outage_.reset();
   }
@@ -476,7 +492,7 @@ void engine::perform(outbox& out) {
                                              .answer_by = order.answer_by,
                                              .driven = out.driven};
     ask_store([&] { order.release ? store_->release(request) : store_->withdraw(request); },
-              [&] { leave_answered(order.holder, base::fail(errc::outcome_unknown)); });
+              [&] { leave_answered(order.holder, unheard()); });
   }
   // After the withdrawals: who was told "no" and tries again must not meet its own old ticket.
   for (acquire_waiter* caller : out.losers) caller->finished();
@@ -507,14 +523,14 @@ void engine::perform(outbox& out) {
         },
         [&] {
           for (const auto& order : orders) {
-            backend_api::renew_outcome unheard{order.holder, base::fail(errc::outcome_unknown)};
-            renewals_answered({&unheard, 1});
+            backend_api::renew_outcome outcome{order.holder, unheard()};
+            renewals_answered({&outcome, 1});
           }
         });
   }
   for (const auto& order : out.downgrades) {
     ask_store([&] { store_->downgrade(to_request(order)); },
-              [&] { downgrade_answered(order.holder, base::fail(errc::outcome_unknown)); });
+              [&] { downgrade_answered(order.holder, unheard()); });
   }
 }
 

@@ -271,6 +271,67 @@ TEST_F(EngineObserved, WantOfMemoryAndTheEndOfTheClientAreNoOutage) {
   EXPECT_EQ(heard(), words{"back"});
 }
 
+TEST_F(EngineObserved, WhatWasAnsweredWithoutTheStoreSaysNothingOfIt) {
+  watched.store_heard(&refused);
+  static_cast<void>(heard());
+
+  for (const errc each :
+       {errc::not_supported, errc::no_thread, errc::forked, errc::bad_option, errc::bad_name,
+        errc::bad_uri, errc::lease_lost, errc::not_held, errc::too_many_waiters}) {
+    const base::failure local{each, {}};
+    watched.store_heard(&local);
+    EXPECT_EQ(heard(), words{}) << local.code.message();
+  }
+  const base::failure its_own{errc::wrong_kind, {}};
+  watched.store_heard(&its_own);
+
+  EXPECT_EQ(heard(), words{"back"});
+}
+
+TEST_F(EngineObserved, TroubleThatIsNoOutageIsNeitherOneNorItsEnd) {
+  const base::failure left{errc::unavailable, "its contender has left", true};
+
+  watched.store_heard(&left);
+  EXPECT_EQ(heard(), words{});
+  watched.store_heard(&refused);
+  watched.store_heard(&left);
+
+  EXPECT_EQ(heard(), words{"away"});
+}
+
+TEST_F(EngineObserved, ARequestThatFoundNoMemoryIsNoOutage) {
+  caller me;
+  const auto holder = hold(me);
+  static_cast<void>(heard());
+  listener leaves;
+
+  store.without_memory = true;
+  serve_after(1s);
+  EXPECT_EQ(heard(), words{});
+  EXPECT_NE(me.lease()->state.load(), lease_record::phase::lost);
+  watched.release(*me.lease(), &leaves);
+  EXPECT_EQ(heard(), words{"release_unknown"});
+  EXPECT_EQ(told->last.error, errc::outcome_unknown);
+  store.without_memory = false;
+  serve_after(1s);
+
+  EXPECT_EQ(store.take("withdraw").holder, holder);
+}
+
+TEST_F(EngineObserved, HearsWhyTheOutcomeOfAReleaseIsUnknownAlsoWhereTheStoreIsThere) {
+  caller me;
+  const auto holder = hold(me);
+  static_cast<void>(heard());
+  listener leaves;
+
+  watched.release(*me.lease(), &leaves);
+  watched.leave_answered(holder, base::fail(errc::store_refused, "NOPERM"));
+
+  EXPECT_EQ(heard(), words{"release_unknown"});
+  EXPECT_EQ(told->last.error, errc::store_refused);
+  EXPECT_EQ(told->last.detail, "NOPERM");
+}
+
 TEST_F(EngineObserved, OneThatThrowsKeepsNoOtherFromHearing) {
   struct broken final : observer {
     void acquired(const lock_event&) override { throw std::runtime_error("broken"); }

@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -73,6 +74,7 @@ class scripted_store final : public backend_api::backend {
                    std::string(r.value)});
   }
   void renew(std::span<const backend_api::renew_request> batch) override {
+    if (without_memory) throw std::bad_alloc();
     batches.push_back(batch.size());
     for (const auto& r : batch) {
       log.push_back({"renew",
@@ -86,12 +88,14 @@ class scripted_store final : public backend_api::backend {
     }
   }
   void release(const backend_api::leave_request& r) override {
+    if (without_memory) throw std::bad_alloc();
     log.push_back({"release", r.holder, r.name.text()});
   }
   void withdraw(const backend_api::leave_request& r) override {
     log.push_back({"withdraw", r.holder, r.name.text()});
   }
   void downgrade(const backend_api::renew_request& r) override {
+    if (without_memory) throw std::bad_alloc();
     log.push_back({"downgrade", r.holder, r.name.text()});
   }
   void set_value(const backend_api::renew_request&, std::string_view,
@@ -129,6 +133,7 @@ class scripted_store final : public backend_api::backend {
 
   std::deque<asked> log;
   std::vector<std::size_t> batches;
+  bool without_memory = false;  // renew, release and downgrade throw
 
  private:
   sallyport::capabilities can_;

@@ -17,14 +17,15 @@ struct known_error {
   std::string_view code;
   errc meaning;
   std::string_view advice;
+  bool busy = false;  // the server is there, and others are in the way
 };
 
 constexpr std::array known{
     // Undone, and it passes.
     known_error{"1205", errc::unavailable,
-                "; another transaction keeps a lock's name (innodb_lock_wait_timeout)"},
-    known_error{"1213", errc::unavailable, ""},
-    known_error{"1020", errc::unavailable, ""},
+                "; another transaction keeps a lock's name (innodb_lock_wait_timeout)", true},
+    known_error{"1213", errc::unavailable, "", true},
+    known_error{"1020", errc::unavailable, "", true},
     known_error{"1021", errc::unavailable, ""},
     known_error{"1040", errc::unavailable, ""},
     known_error{"1041", errc::unavailable, ""},
@@ -38,10 +39,10 @@ constexpr std::array known{
     // It may have come after the commit.
     known_error{"1053", errc::outcome_unknown, ""},
     known_error{"1180", errc::outcome_unknown, ""},
-    known_error{"1317", errc::outcome_unknown, "; somebody cancelled it"},
+    known_error{"1317", errc::outcome_unknown, "; somebody cancelled it", true},
     known_error{"1927", errc::outcome_unknown, "; somebody ended the connection"},
-    known_error{"1969", errc::outcome_unknown, "; max_statement_time"},
-    known_error{"3024", errc::outcome_unknown, "; max_execution_time"},
+    known_error{"1969", errc::outcome_unknown, "; max_statement_time", true},
+    known_error{"3024", errc::outcome_unknown, "; max_execution_time", true},
     // It stays.
     known_error{"1142", errc::store_refused, "; docs/mariadb.md says which rights the user needs"},
     known_error{"1143", errc::store_refused, "; docs/mariadb.md says which rights the user needs"},
@@ -64,7 +65,7 @@ base::failure failure_of(const reply& error) {
   const auto* const found = std::ranges::find(known, error.error_code, &known_error::code);
   if (found == known.end()) return {make_error_code(errc::store_refused), std::move(detail)};
   detail += found->advice;
-  return {make_error_code(found->meaning), std::move(detail)};
+  return {make_error_code(found->meaning), std::move(detail), found->busy};
 }
 
 bool worth_repeating(const reply& said) noexcept { return said.error_code == "1213"; }

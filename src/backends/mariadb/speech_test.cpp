@@ -66,6 +66,15 @@ TEST(Speech, PacksABatch) {
             "00000000')");
 }
 
+TEST(Answers, TellAServerThatIsBusyFromOneThatCanNotServe) {
+  for (const char* const busy : {"1205", "1213", "1317", "1969"}) {
+    EXPECT_TRUE(failure_of(refusing(busy)).no_outage) << busy;
+  }
+  for (const char* const away : {"1040", "1053", "1290", "1927"}) {
+    EXPECT_FALSE(failure_of(refusing(away)).no_outage) << away;
+  }
+}
+
 TEST(Answers, TellWhatPassesFromWhatDoesNotAndWhatNobodyKnows) {
   for (const char* const passing : {"1205", "1213", "1290", "1792", "1836", "1040"}) {
     EXPECT_EQ(failure_of(refusing(passing)).code, errc::unavailable) << passing;

@@ -20,7 +20,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::string_view stranger = "not a Sallyport client";
-constexpr std::string_view restless = "others change the item all the time";
+
+/// The server answers; others change the item all the time.
+base::failure restless(errc code) {
+  return {make_error_code(code), "others change the item all the time", true};
+}
 
 /// Whose the item is, if it is one of ours at all.
 std::optional<record> owned(const reply& said, const holder_id& holder) {
@@ -160,7 +164,7 @@ errand_step renew_errand::heard(const reply& said) {
     return {};
   }
   if (once_more()) return extend(std::move(*mine), said.cas);
-  verdict = base::fail(errc::unavailable, std::string(restless));
+  verdict = tl::unexpected(restless(errc::unavailable));
   return {};
 }
 
@@ -189,7 +193,7 @@ errand_step leave_errand::heard(const reply& said) {
       verdict = leave_answer::not_there;
       return {};
   }
-  verdict = base::fail(errc::outcome_unknown, std::string(restless));
+  verdict = tl::unexpected(restless(errc::outcome_unknown));
   return {};
 }
 
@@ -214,7 +218,7 @@ errand_step value_errand::heard(const reply& said) {
     return {};
   }
   if (!once_more()) {
-    verdict = base::fail(errc::unavailable, std::string(restless));
+    verdict = tl::unexpected(restless(errc::unavailable));
     return {};
   }
   mine->token = token_of(*mine, said.cas);
@@ -263,8 +267,8 @@ errand_step who_errand::heard(const reply& said) {
 break_errand::break_errand(std::string key, fencing_token observed, break_mode mode)
     : errand(std::move(key)), verdict(std::monostate{}), observed_(observed), mode_(mode) {}
 
-errand_step break_errand::fail(errc code, std::string why) {
-  verdict = base::fail(code, std::move(why));
+errand_step break_errand::fail(base::failure why) {
+  verdict = tl::unexpected(std::move(why));
   return {};
 }
 
@@ -279,24 +283,25 @@ errand_step break_errand::heard(const reply& said) {
   }
   if (said.found == meta_outcome::exists) {
     if (once_more()) return begin_by_reading();
-    return fail(errc::unavailable, std::string(restless));
+    return fail(restless(errc::unavailable));
   }
-  if (said.found == meta_outcome::absent) return fail(errc::no_such_lock, "nobody holds it");
+  if (said.found == meta_outcome::absent) return fail({errc::no_such_lock, "nobody holds it"});
   return judge(said);
 }
 
 errand_step break_errand::judge(const reply& said) {
   auto what = from_value(said.value);
   if (!what) {
-    return fail(errc::not_supported,
-                "the item belongs to another client than Sallyport's: end it there, or delete it");
+    return fail(
+        {errc::not_supported,
+         "the item belongs to another client than Sallyport's: end it there, or delete it"});
   }
-  if (what->closed) return fail(errc::no_such_lock, "nobody holds it; it is still closed");
+  if (what->closed) return fail({errc::no_such_lock, "nobody holds it; it is still closed"});
   const std::uint64_t token = token_of(*what, said.cas);
   if (fencing_token{token} != observed_) {
-    return fail(errc::token_mismatch, "it is held under another token by now");
+    return fail({errc::token_mismatch, "it is held under another token by now"});
   }
-  if (!once_more()) return fail(errc::unavailable, std::string(restless));
+  if (!once_more()) return fail(restless(errc::unavailable));
   if (mode_ == break_mode::at_once) return remove(said.cas);
   record stone = std::move(*what);
   stone.closed = true;

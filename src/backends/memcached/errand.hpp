@@ -207,7 +207,7 @@ class break_errand final : public errand {
 
  private:
   errand_step judge(const reply& said);
-  errand_step fail(errc code, std::string why);
+  errand_step fail(base::failure why);
 
   fencing_token observed_;
   backend_api::break_mode mode_;

@@ -310,6 +310,7 @@ TEST(Leave, OfAnItemThatChangedLooksAgainAndNotForEver) {
   }
   EXPECT_LT(rounds, 3 * most_rounds);
   EXPECT_EQ(asks.verdict.error().code, errc::outcome_unknown);
+  EXPECT_TRUE(asks.verdict.error().no_outage);
 }
 
 TEST(Leave, OnAnotherConnectionLooksFirst) {

@@ -53,7 +53,7 @@ class session::carried final : public exchange {
       // A leave that came after this acquire must not be followed by its effect.
       if (!home_.still_asking(what_->holder())) {
         done_(*what_,
-              base::failure{make_error_code(errc::outcome_unknown), "it has left meanwhile"},
+              base::failure{make_error_code(errc::outcome_unknown), "it has left meanwhile", true},
               heard_on);
         return;
       }

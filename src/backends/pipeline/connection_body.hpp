@@ -119,7 +119,8 @@ void connection<Link, Exchange, Owner, Trace>::send(std::unique_ptr<Exchange> wh
       refused = std::move(what);
       refusal = {make_error_code(errc::unavailable),
                  "too much waits to be sent" +
-                     (last_failure_.code ? "; " + last_failure_.detail : std::string())};
+                     (last_failure_.code ? "; " + last_failure_.detail : std::string()),
+                 !last_failure_.code};
     } else {
       expect_by(what->answer_by);
       if (up_ && waiting_.empty() && room_in_flight()) {

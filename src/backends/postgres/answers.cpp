@@ -40,7 +40,10 @@ base::failure failure_of(const reply& error) {
   } else if (code == "42P01" || code == "42883" || code == "3F000") {
     detail += "; somebody has removed what Sallyport needs, and open() makes it again";
   }
-  return {make_error_code(passes ? errc::unavailable : errc::store_refused), std::move(detail)};
+  // The server is there, and others are in the way.
+  const bool busy = code.starts_with("40") || code == "55P03" || code == "57014";
+  return {make_error_code(passes ? errc::unavailable : errc::store_refused), std::move(detail),
+          busy};
 }
 
 bool worth_repeating(const reply& said) noexcept {

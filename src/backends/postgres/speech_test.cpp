@@ -68,6 +68,15 @@ TEST(Answers, AreReadOrRefusedAsAWhole) {
   }
 }
 
+TEST(Answers, TellAServerThatIsBusyFromOneThatCanNotServe) {
+  for (const char* const busy : {"40001", "40P01", "55P03", "57014"}) {
+    EXPECT_TRUE(failure_of(refusing(busy)).no_outage) << busy;
+  }
+  for (const char* const away : {"53300", "57P01", "25006", "08006"}) {
+    EXPECT_FALSE(failure_of(refusing(away)).no_outage) << away;
+  }
+}
+
 TEST(Answers, TellWhatPassesFromWhatDoesNot) {
   for (const char* const passing :
        {"40001", "40P01", "53300", "55P03", "57014", "57P01", "25006"}) {

@@ -252,8 +252,7 @@ void session::give_up_parked(const backend_api::holder_id& holder) {
     unsent = parked_.take(holder);
   }
   if (!unsent) return;
-  listener_.acquire_answered(
-      holder, base::fail(errc::unavailable, "its contender has left before it was sent"));
+  listener_.acquire_answered(holder, backend_api::left_before_sent());
 }
 
 std::unique_ptr<replica_proof> session::proof_of(const acquire_request& request) const {

@@ -116,7 +116,8 @@ void connection::send(std::unique_ptr<exchange> what) {
     } else if (waiting_bytes_ + what->what.size() > settings_.max_waiting_bytes) {
       why = {make_error_code(errc::unavailable),
              "too much waits to be sent" +
-                 (last_failure_.code ? "; " + last_failure_.detail : std::string())};
+                 (last_failure_.code ? "; " + last_failure_.detail : std::string()),
+             !last_failure_.code};
       refused = std::move(what);
     } else {
       expect_by(what->answer_by);

@@ -355,8 +355,7 @@ void session::give_up_parked(const backend_api::holder_id& holder) {
     unsent = parked_.take(holder);
   }
   if (!unsent) return;
-  listener_.acquire_answered(
-      holder, base::fail(errc::unavailable, "its contender has left before it was sent"));
+  listener_.acquire_answered(holder, backend_api::left_before_sent());
 }
 
 void session::renew(std::span<const renew_request> batch) {
