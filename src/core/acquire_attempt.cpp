@@ -147,7 +147,7 @@ void acquire_attempt::wait_for_news(const waiting& answer, time_point sent, time
     doubt_notices_ = true;
   }
   proven_at_ = sent;
-  ticket_stretch_ = std::max<std::uint32_t>(answer.ticket_stretch, 1);
+  ticket_stretch_ = ticket_stretch_of(answer);
   last_ = {
       .sent = sent, .ahead = answer.ahead, .pause = pause_of_waiter(times_, answer, sent, last_)};
   if (base::planted(base::defect::no_reread_after_lost_notice)) {

@@ -235,6 +235,13 @@ TEST_F(AcquireAttempt, AsksMoreRarelyWhileManyStandBeforeItAndAtItsPaceAgainNear
   EXPECT_EQ(machine_.ticket_stretch(), 1U);
 }
 
+TEST_F(AcquireAttempt, DoesNotBelieveThatATicketLivesForEver) {
+  start();
+  answered(waiting{.ask_again_after = 1h, .ahead = 9, .ticket_stretch = 4'000'000'000}, at(0s));
+
+  EXPECT_EQ(machine_.ticket_stretch(), max_ticket_stretch);
+}
+
 TEST_F(AcquireAttempt, TrustsANoticeAfterALongPauseIfTheStoreTellsOldOnesApart) {
   ASSERT_EQ(start(), "ask");
   ASSERT_EQ(answered(waiting{.ask_again_after = 1h, .newest_token = fencing_token{1}}, at(0s)),

@@ -33,9 +33,13 @@ timing make_timing(const timing_inputs& inputs) {
   return out;
 }
 
+std::uint32_t ticket_stretch_of(const backend_api::waiting& answer) {
+  return std::clamp<std::uint32_t>(answer.ticket_stretch, 1, max_ticket_stretch);
+}
+
 duration pause_of_waiter(const timing& times, const backend_api::waiting& answer, time_point sent,
                          const last_question& before) {
-  const duration allowed = times.heartbeat * std::max<std::uint32_t>(answer.ticket_stretch, 1);
+  const duration allowed = times.heartbeat * ticket_stretch_of(answer);
   duration pause = std::min(allowed, before.pause * pause_growth);
   if (answer.ahead < before.ahead) {
     const double places_left = answer.ahead;

@@ -49,6 +49,12 @@ inline constexpr int heartbeats_per_ticket = 4;
 
 [[nodiscard]] timing make_timing(const timing_inputs& inputs);
 
+/// A store's word that a ticket lives longer is believed up to this many times its ticket_length: what is
+/// counted from it stays far below what a clock can hold.
+inline constexpr std::uint32_t max_ticket_stretch = 1000;
+/// How many times its ticket_length the ticket lives, after this answer.
+[[nodiscard]] std::uint32_t ticket_stretch_of(const backend_api::waiting& answer);
+
 /// From one question to the next a waiter's pause grows to this many times at most.
 inline constexpr int pause_growth = 2;
 /// A waiter that moves up asks this often before it would be the first, at the pace it has.

@@ -250,7 +250,8 @@ INSTANTIATE_TEST_SUITE_P(
         pace_case{"moves_up_fast", 1'000, 15, {asked_before, 9'000, 30s}, 1s},
         pace_case{"was_not_told_before", 9'000, 32, {asked_before, 0, 1s}, 2s},
         pace_case{"went_back", 9'000, 32, {asked_before, 10, 8s}, 16s},
-        pace_case{"stretch_of_zero", 9'000, 0, {asked_before, 9'000, 1s}, 1s}),
+        pace_case{"stretch_of_zero", 9'000, 0, {asked_before, 9'000, 1s}, 1s},
+        pace_case{"stretch_of_nonsense", 9'000, 4'000'000'000, {asked_before, 9'000, 5h}, 1'000s}),
     [](const auto& shown) { return std::string(shown.param.name); });
 
 }  // namespace
