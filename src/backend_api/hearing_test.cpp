@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -60,6 +61,10 @@ class numbers_ear final : public ear {
 
   bool hear(time_point deadline) override {
     SALLYPORT_CHECK(!inside_.exchange(true));
+    struct hearing_end {
+      std::atomic<bool>& inside;
+      ~hearing_end() { inside.store(false); }
+    } const in_the_end{inside_};
     {
       const base::mutex_lock lock(mutex_);
       listener_ = std::this_thread::get_id();
@@ -71,7 +76,6 @@ class numbers_ear final : public ear {
     const int got = epoll_wait(everything.number(), &event, 1, deadline == time_point{} ? 0 : 20);
     const bool go_on = !closed.load();
     if (go_on && got == 1) take(event.data.fd);
-    inside_.store(false);
     return go_on;
   }
 
@@ -365,6 +369,46 @@ TEST_F(Hearing, CallsTheWatchdogAgainForWhoCameWhileItHeardTooLate) {
   } else {
     ticket.finish();
   }
+}
+
+TEST_F(Hearing, CallsTheWatchdogWhenWhoHearsFindsNoMemory) {
+  ear_.while_hearing = [] { throw std::bad_alloc(); };
+  drive_ticket ticket;
+  ear_.expect(1, ticket);
+  say(1);
+
+  EXPECT_THROW(static_cast<void>(hearing_.drive(ticket, never)), std::bad_alloc);
+  EXPECT_EQ(hearing_.blocked(), 0U);
+  ear_.while_hearing = nullptr;
+  ASSERT_TRUE(attention(patience_ms));
+  hearing_.attend();
+
+  EXPECT_TRUE(ticket.finished());
+}
+
+TEST_F(Hearing, WaitsForALeaderThatDoesNotRunAndLetsTheWatchdogGoOnBehindIt) {
+  std::atomic<bool> stands_still{true};
+  ear_.while_hearing = [&] { stands_still.wait(true); };
+  drive_ticket mine;
+  ear_.expect(1, mine);
+  std::thread leader([&] { EXPECT_EQ(hearing_.drive(mine, never), drive_outcome::finished); });
+  const auto listener = ear_.wait_for_listener();
+  EXPECT_EQ(listener, leader.get_id());
+  drive_ticket renewal;
+  ear_.expect(2, renewal);
+  say(2);
+
+  hearing_.be_heard();
+  EXPECT_FALSE(attention()) << "nobody else may hear, and the watchdog is not to spin";
+  hearing_.attend();
+  EXPECT_FALSE(renewal.finished());
+  stands_still = false;
+  stands_still.notify_all();
+  say(1);
+  leader.join();
+  while (!renewal.finished() && attention(patience_ms)) hearing_.attend();
+
+  EXPECT_TRUE(renewal.finished());
 }
 
 TEST_F(Hearing, HoldsTheDeadlineOfWhoHears) {

@@ -203,7 +203,11 @@ void client_state::say_farewell() {
   for (auto now = lease_clock::now(); now < until && !done.finished(); now = lease_clock::now()) {
     done.wait_for(until - now);
   }
-  inside_->store->settle(until);
+  try {
+    inside_->store->settle(until);
+  } catch (const std::bad_alloc&) {
+    return;  // what it did not hear lapses
+  }
 }
 
 base::failure client_state::dead_in_child() const {
@@ -270,9 +274,22 @@ std::shared_ptr<const runtime::lock_spec> client_state::make_spec(
   return std::make_shared<const runtime::lock_spec>(std::move(spec));
 }
 
-bool client_state::drive(backend_api::drive_ticket& ticket) {
+namespace {
+
+backend_api::drive_outcome drive_once(backend_api::backend& store,
+                                      backend_api::drive_ticket& ticket) {
+  try {
+    return store.drive(ticket, lease_clock::time_point::max());
+  } catch (const std::bad_alloc&) {
+    return backend_api::drive_outcome::no_memory;
+  }
+}
+
+}  // namespace
+
+bool client_state::drive(backend_api::drive_ticket& ticket) noexcept {
   while (!ticket.finished()) {
-    switch (store().drive(ticket, lease_clock::time_point::max())) {
+    switch (drive_once(store(), ticket)) {
       case backend_api::drive_outcome::finished:
       case backend_api::drive_outcome::deadline_passed:
         break;
@@ -286,7 +303,7 @@ bool client_state::drive(backend_api::drive_ticket& ticket) {
   return true;
 }
 
-void client_state::wait(backend_api::drive_ticket& ticket) {
+void client_state::wait(backend_api::drive_ticket& ticket) noexcept {
   if (!drive(ticket)) ticket.wait();
 }
 
@@ -324,7 +341,7 @@ std::shared_ptr<runtime::lease_record> client_state::acquire(
   auto* const record = std::get_if<std::shared_ptr<runtime::lease_record>>(&call.outcome());
   if (record != nullptr) return std::move(*record);
   // The time may have been up before this thread came to hear; what it asked is still under way.
-  static_cast<void>(store().drive(call.ticket, lease_clock::time_point::max()));
+  static_cast<void>(drive_once(store(), call.ticket));
   if (auto* why = std::get_if<base::failure>(&call.outcome())) report(error, *why);
   return nullptr;
 }

@@ -65,11 +65,12 @@ class client_state : public std::enable_shared_from_this<client_state> {
   void claim(runtime::lease_record& record);
   void downgrade(runtime::lease_record& record, std::error_code& error) noexcept;
 
-  /// Blocks until the ticket is finished, lending this thread to the backend where it can use it.
-  void wait(backend_api::drive_ticket& ticket);
+  /// Blocks until the ticket is finished, lending this thread to the backend where it can use it. If
+  /// that finds no memory for what it hears, others hear, and this thread waits.
+  void wait(backend_api::drive_ticket& ticket) noexcept;
   /// The same, unless this thread finds no memory for what it hears. False: then the ticket is still
   /// to be waited for.
-  [[nodiscard]] bool drive(backend_api::drive_ticket& ticket);
+  [[nodiscard]] bool drive(backend_api::drive_ticket& ticket) noexcept;
 
   [[nodiscard]] lease make_lease(std::shared_ptr<runtime::lease_record> record,
                                  std::shared_ptr<entry> entered = nullptr);
@@ -111,20 +112,22 @@ inline void report(std::error_code& error, const base::failure& why) noexcept {
 /// Throws lock_error with code and sentence.
 [[noreturn]] void throw_failure(const base::failure& why);
 
-/// Runs an asynchronous inspection of the backend to its end on this thread.
+/// Runs an asynchronous inspection of the backend to its end on this thread. Throws std::bad_alloc only
+/// if the request could not be made; a backend that had begun it may answer later, to nobody.
 template <class T, class Start>
 [[nodiscard]] base::result<T> await_completion(client_state& state, Start&& start) {
   struct meeting {
     backend_api::drive_ticket ticket;
     base::result<T> answer = base::fail(make_error_code(errc::outcome_unknown));
-  } here;
-  start([&here](base::result<T> answer) {
-    here.answer = std::move(answer);
-    here.ticket.finish();
+  };
+  const auto here = std::make_shared<meeting>();
+  start([here](base::result<T> answer) {
+    here->answer = std::move(answer);
+    here->ticket.finish();
   });
-  state.wait(here.ticket);
-  state.engine().store_heard(here.answer ? nullptr : &here.answer.error());
-  return std::move(here.answer);
+  state.wait(here->ticket);
+  state.engine().store_heard(here->answer ? nullptr : &here->answer.error());
+  return std::move(here->answer);
 }
 
 }  // namespace sallyport::detail

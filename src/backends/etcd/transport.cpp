@@ -194,6 +194,12 @@ drive_outcome transport::drive(drive_ticket& ticket, time_point deadline) {
   if (ticket.finished()) return drive_outcome::finished;
   const auto alive = shared_from_this();
   const bool polls = duty_.begin(ticket);
+  // Also when a delivery throws: the thread polls again only when no caller does.
+  struct duty_end {
+    poll_duty& duty;
+    bool polls;
+    ~duty_end() { duty.end(polls); }
+  } const until_the_end{duty_, polls};
   auto outcome = drive_outcome::finished;
   if (polls) {
     outcome = poll_for(ticket, deadline);
@@ -204,7 +210,6 @@ drive_outcome transport::drive(drive_ticket& ticket, time_point deadline) {
       ticket.wait_for(std::min<duration>(deadline - now, longest_sleep));
     }
   }
-  duty_.end(polls);
   return outcome;
 }
 
@@ -213,6 +218,14 @@ drive_outcome transport::poll_for(drive_ticket& ticket, time_point deadline) {
       deadline == time_point::max() ? gpr_inf_future(GPR_CLOCK_MONOTONIC) : deadline_at(deadline);
   if (!ticket.begin_drive(*this)) return drive_outcome::finished;
   driver_.store(pthread_self());
+  struct drive_end {
+    std::atomic<pthread_t>& driver;
+    drive_ticket& ticket;
+    ~drive_end() {
+      driver.store({});
+      ticket.end_drive();
+    }
+  } const until_the_end{driver_, ticket};
   auto outcome = drive_outcome::finished;
   while (!ticket.finished() && outcome == drive_outcome::finished) {
     void* next = nullptr;
@@ -229,8 +242,6 @@ drive_outcome transport::poll_for(drive_ticket& ticket, time_point deadline) {
         break;
     }
   }
-  driver_.store({});
-  ticket.end_drive();
   return outcome;
 }
 
