@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace sallyport::detail {
@@ -30,39 +31,52 @@ base::result<std::optional<leader_info>> read_leader(client_state& client, const
 void observation_state::read(lease_clock::duration patience) {
   const auto now = lease_clock::now();
   bool overdue = false;
+  std::uint64_t number = 0;
   {
     const base::mutex_lock held{mutex_};
     if (ended_) return;
-    if (reading_) {
+    overdue = reading_ != 0 && now >= reading_since_ + patience;
+    if (reading_ != 0 && !overdue) {
       again_ = true;
-      overdue = now >= reading_since_ + patience;
-    } else {
-      reading_ = true;
-      reading_since_ = now;
+      return;
     }
-    if (again_ && !overdue) return;
+    again_ = false;
+    reading_ = number = ++last_reading_;
+    reading_since_ = now;
   }
-  if (overdue) {
-    tell_failure({errc::outcome_unknown, "the store has not answered who leads"});
-    return;
+  try {
+    if (overdue) {
+      tell_failure({errc::outcome_unknown, "the store has not answered who leads"});
+    }
+    ask(number, patience);
+  } catch (const std::bad_alloc&) {
+    bool again = false;
+    static_cast<void>(end_reading(number, again));
   }
-  client_.store().who(
-      name_, [self = shared_from_this(), patience](base::result<std::optional<lock_info>> answer) {
-        bool again = false;
-        {
-          const base::mutex_lock held{self->mutex_};
-          self->reading_ = false;
-          again = std::exchange(self->again_, false);
-        }
-        self->client_.engine().store_heard(answer ? nullptr : &answer.error());
-        if (answer) {
-          self->client_.world().tell([self, leader = leader_of(*answer)] { self->heard(leader); });
-        } else {
-          self->tell_failure(std::move(answer.error()));
-          again = false;  // at the next heartbeat: a store that is away is not stormed
-        }
-        if (again) self->read(patience);
-      });
+}
+
+bool observation_state::end_reading(std::uint64_t number, bool& again) {
+  const base::mutex_lock held{mutex_};
+  if (reading_ != number) return false;
+  reading_ = 0;
+  again = std::exchange(again_, false);
+  return true;
+}
+
+void observation_state::ask(std::uint64_t number, lease_clock::duration patience) {
+  client_.store().who(name_, [self = shared_from_this(), number,
+                              patience](base::result<std::optional<lock_info>> answer) {
+    bool again = false;
+    if (!self->end_reading(number, again)) return;
+    self->client_.engine().store_heard(answer ? nullptr : &answer.error());
+    if (answer) {
+      self->client_.world().tell([self, leader = leader_of(*answer)] { self->heard(leader); });
+    } else {
+      self->tell_failure(std::move(answer.error()));
+      again = false;  // at the next heartbeat: a store that is away is not stormed
+    }
+    if (again) self->read(patience);
+  });
 }
 
 void observation_state::tell_failure(base::failure why) {

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -29,12 +30,16 @@ class observation_state : public std::enable_shared_from_this<observation_state>
 
   [[nodiscard]] const lock_name& name() const noexcept { return name_; }
   /// Reads the present leader and tells if it changed, or that it is not known; at most one reading
-  /// is under way. One that has taken longer than `patience` counts as failed.
+  /// is under way. One that has taken longer than `patience` counts as failed: the next one takes its
+  /// place, and its answer is ignored. One that finds no memory is made again at the next heartbeat.
   void read(lease_clock::duration patience);
   /// No callback runs after this returned, and they are destroyed; unless called inside one.
   void end();
 
  private:
+  /// The reading of this number is over. False: another one has taken its place.
+  [[nodiscard]] bool end_reading(std::uint64_t number, bool& again);
+  void ask(std::uint64_t number, lease_clock::duration patience);
   void tell_failure(base::failure why);
   void heard(const std::optional<leader_info>& leader);
   void not_heard(const base::failure& why);
@@ -47,7 +52,8 @@ class observation_state : public std::enable_shared_from_this<observation_state>
   election::leader_callback changed_;   // constant until end()
   election::unknown_callback unknown_;  // constant until end(); may be empty
   base::mutex mutex_;
-  bool reading_ SALLYPORT_GUARDED_BY(mutex_) = false;
+  std::uint64_t reading_ SALLYPORT_GUARDED_BY(mutex_) = 0;  // its number; 0: none is under way
+  std::uint64_t last_reading_ SALLYPORT_GUARDED_BY(mutex_) = 0;
   lease_clock::time_point reading_since_ SALLYPORT_GUARDED_BY(mutex_);
   bool again_ SALLYPORT_GUARDED_BY(mutex_) = false;
   bool ended_ SALLYPORT_GUARDED_BY(mutex_) = false;
