@@ -26,6 +26,22 @@ TEST_F(WithLock, RunsTheJobInsideAndReturnsItsResult) {
   EXPECT_TRUE(becomes_free(client, "job"));
 }
 
+template <class Lock, class Job>
+constexpr bool runs_with_lock = requires(Lock& lock, Job job) {
+  with_lock(lock, job);
+};
+template <class Lock, class Job>
+constexpr bool tries_with_lock = requires(Lock& lock, Job job) {
+  try_with_lock(lock, job);
+};
+
+TEST_F(WithLock, RefusesAJobWhoseResultRefersToWhatTheLockNoLongerGuards) {
+  static_assert(runs_with_lock<mutex, int (*)(std::stop_token)>);
+  static_assert(!runs_with_lock<mutex, int& (*)(std::stop_token)>);
+  static_assert(!runs_with_lock < mutex, int && (*)(std::stop_token) >);
+  static_assert(!tries_with_lock<mutex, const int& (*)(std::stop_token)>);
+}
+
 TEST_F(WithLock, MovesAResultThatCanNotBeCopied) {
   mutex lock{open(), "job", lasting()};
 
