@@ -30,8 +30,11 @@ inline constexpr std::string_view store_names_are =
 class store_identity {
  public:
   /// `scheme`: what stands before the colon. `named_by_hand`: empty, or the address's own name, which
-  /// no store can change.
-  explicit store_identity(std::string_view scheme, std::string_view named_by_hand = {});
+  /// no store can change; REQUIRES: acceptable_store_name(). `place`: which of the token spaces that
+  /// one server can have it is (database, prefix, root); it follows the name given by hand, because
+  /// nothing else would tell two of them apart.
+  explicit store_identity(std::string_view scheme, std::string_view named_by_hand = {},
+                          std::string_view place = {});
 
   /// "redis:4f1c..."; empty: the store has not said yet.
   [[nodiscard]] const std::string& id() const noexcept {

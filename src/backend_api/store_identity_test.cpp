@@ -7,6 +7,8 @@
 
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace sallyport::backend_api {
 namespace {
@@ -54,6 +56,19 @@ TEST(StoreIdentity, KeepsTheTextsOfEarlierOnes) {
   EXPECT_EQ(identity.id(), "redis:one");
 }
 
+TEST(StoreIdentity, MayChangeBetweenTheSameFewForEver) {
+  store_identity identity{"redis"};
+  ASSERT_TRUE(identity.learn("one"));
+  const std::string& first = identity.id();
+
+  for (std::size_t i = 0; i < store_identity::most_names; ++i) {
+    ASSERT_TRUE(identity.learn("two")) << i;
+    ASSERT_TRUE(identity.learn("one")) << i;
+  }
+
+  EXPECT_EQ(&identity.id(), &first);
+}
+
 TEST(StoreIdentity, ThatWasGivenByHandIsWhatItIsCalled) {
   store_identity identity{"redis", "mine"};
 
@@ -61,6 +76,22 @@ TEST(StoreIdentity, ThatWasGivenByHandIsWhatItIsCalled) {
 
   EXPECT_TRUE(identity.named_by_hand());
   EXPECT_EQ(identity.id(), "redis:mine");
+}
+
+TEST(StoreIdentity, ThatWasGivenByHandTellsTheTokenSpacesOfOneServerApart) {
+  const auto id = [](std::string_view place) {
+    return store_identity{"redis", "mine", place}.id();
+  };
+
+  EXPECT_EQ(id("/0:"), "redis:mine/0:");
+  EXPECT_EQ(id("/0:shop:"), "redis:mine/0:shop:");
+  std::set<std::string> all;
+  const std::vector<std::string> places{"/0:",      "/1:",    "/0:a",   "/0:a|b",
+                                        "/0:a%7cb", "/0:a b", "/0:\xff"};
+  for (const std::string& place : places) all.insert(id(place));
+  EXPECT_EQ(all.size(), places.size());
+  // Together with a lock's name it is one text, which has to say where the name begins.
+  for (const std::string& each : all) EXPECT_EQ(each.find('|'), std::string::npos) << each;
 }
 
 TEST(StoreIdentity, RefusesWhatIsNoName) {

@@ -44,7 +44,8 @@ TEST(EtcdStoreName, IsTheSameThroughEveryAddress) {
   EXPECT_EQ(lock_at("etcd://localhost:" + port), lock);
   EXPECT_EQ(lock_at(cluster.address()), lock);
   EXPECT_NE(lock_at(cluster.address() + "?prefix=app/"), lock);
-  EXPECT_EQ(lock_at(cluster.address() + "?store=shop"), "etcd:shop|door");
+  EXPECT_EQ(lock_at(cluster.address() + "?store=shop"), "etcd:shop:|door");
+  EXPECT_EQ(lock_at(cluster.address() + "?store=shop&prefix=app/"), "etcd:shop:app/|door");
   EXPECT_EQ(error_of([&] { client::open(cluster.address() + "?store=a%20b"); }).code,
             errc::bad_uri);
 }
@@ -103,7 +104,7 @@ TEST(EtcdStoreName, WithoutTheRightToKeepItNobodyIsLetInUnlessItIsGivenByHand) {
 
   EXPECT_EQ(refused.code, errc::store_refused) << refused.text;
   EXPECT_NE(refused.text.find("store's name"), std::string::npos) << refused.text;
-  EXPECT_EQ(lock_at(address + "?store=shop"), "etcd:shop|door");
+  EXPECT_EQ(lock_at(address + "?store=shop"), "etcd:shop:|door");
 }
 
 /// A cluster that asks for a log-in, and whose tokens live for a short time only.

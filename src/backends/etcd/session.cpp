@@ -98,7 +98,7 @@ session::session(const address& where, const backend_api::open_request& request)
     : listener_(request.listener),
       keys_(where.prefix),
       capabilities_(make_capabilities()),
-      identity_("etcd", where.store),
+      identity_("etcd", where.store, ":" + where.prefix),
       machine_({.keys = layout(where.prefix),
                 .owner = request.owner,
                 .fresh_lease = &session::fresh_lease,

@@ -58,7 +58,7 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
 session::session(address where, const backend_api::open_request& request,
                  std::shared_ptr<net::pump> engine, backend_api::hearing::attention attention)
     : sql::session(request.listener, std::move(engine), std::move(attention), "mariadb",
-                   where.store),
+                   where.store, "/" + where.database + ":" + where.prefix),
       address_(std::move(where)),
       speech_(address_.prefix, request.owner),
       random_(base::kernel_seed()) {}

@@ -134,12 +134,11 @@ base::result<address> parse_address(std::string_view uri) {
   if (!where) return bad(where.error().detail);
   std::string host;
   std::string port;
-  std::string database;
   std::string service;
   for (const auto& [keyword, value] : *where) {
     if (keyword == "host" || (keyword == "hostaddr" && host.empty())) host = value;
     if (keyword == "port") port = value;
-    if (keyword == "dbname") database = value;
+    if (keyword == "dbname") out.database = value;
     if (keyword == "service") service = value;
     if (keyword == "user") out.user = value;
     if (keyword == "connect_timeout") {
@@ -149,7 +148,8 @@ base::result<address> parse_address(std::string_view uri) {
     }
   }
   out.description = "postgres at " + (host.empty() ? std::string("the usual place") : host) +
-                    (port.empty() ? "" : ":" + port) + (database.empty() ? "" : "/" + database) +
+                    (port.empty() ? "" : ":" + port) +
+                    (out.database.empty() ? "" : "/" + out.database) +
                     (service.empty() ? "" : " (service " + service + ")");
   out.where = std::move(*where);
   if (password) out.where.emplace_back("password", std::move(*password));

@@ -21,6 +21,7 @@ struct address {
   wire_parameters where;
   std::string description;  ///< for messages: hosts and database
   std::string user;         ///< empty: libpq's own choice
+  std::string database;     ///< empty: libpq's own choice
   std::string schema = "sallyport";
   std::string store;  ///< names the token space by hand; empty: what the schema says
   bool durable = true;

@@ -55,7 +55,7 @@ base::result<std::shared_ptr<session>> session::open(const backend_api::open_req
 session::session(address where, const backend_api::open_request& request,
                  std::shared_ptr<net::pump> engine, backend_api::hearing::attention attention)
     : sql::session(request.listener, std::move(engine), std::move(attention), "postgres",
-                   where.store),
+                   where.store, "/" + where.database + ":" + where.schema),
       address_(std::move(where)),
       speech_({.schema = address_.schema,
                .durable = address_.durable,

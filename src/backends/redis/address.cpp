@@ -225,4 +225,8 @@ base::result<address> parse_address(std::string_view text) {
   return out;
 }
 
+std::string place_of(const address& where) {
+  return "/" + std::to_string(where.database) + ":" + where.prefix;
+}
+
 }  // namespace sallyport::backends::redis

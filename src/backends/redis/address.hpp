@@ -45,4 +45,7 @@ struct address {
 /// right, never a secret.
 [[nodiscard]] base::result<address> parse_address(std::string_view uri);
 
+/// Database and prefix: which token space of its servers it is.
+[[nodiscard]] std::string place_of(const address& where);
+
 }  // namespace sallyport::backends::redis

@@ -64,7 +64,11 @@ TEST(StoreName, IsDrawnOnceByManyWhoComeAtOnce) {
 TEST(StoreName, CanBeGivenByHandAndThenTheStoreIsNotAsked) {
   const redis_server server;
 
-  EXPECT_EQ(fence_lock_at(address_at(server.port(), "?store=shop-1")), "redis:shop-1|door");
+  EXPECT_EQ(fence_lock_at(address_at(server.port(), "?store=shop-1")), "redis:shop-1/0:|door");
+  // Each prefix and each database has tokens of its own, and so a name of its own.
+  EXPECT_EQ(fence_lock_at(address_at(server.port(), "?store=shop-1&prefix=a:")),
+            "redis:shop-1/0:a:|door");
+  EXPECT_EQ(fence_lock_at(address_at(server.port(), "/2?store=shop-1")), "redis:shop-1/2:|door");
 
   EXPECT_EQ(server.command({"EXISTS", name_key}).integer, 0);
   for (const char* bad : {"?store=", "?store=a%20b", "?store=a%7Cb", "?store=a/b"}) {

@@ -55,7 +55,7 @@ session::session(address where, backend_api::events& listener, std::shared_ptr<n
       pump_(std::move(engine)),
       speech_(std::move(speech)),
       hearing_(*this, pump_->descriptor_number(), std::move(attention)),
-      identity_("redis", address_.store),
+      identity_("redis", address_.store, place_of(address_)),
       random_(base::kernel_seed()) {}
 
 base::result<std::monostate> session::connect(const backend_api::open_request& request) {

@@ -140,7 +140,7 @@ session::session(redis::address where, backend_api::events& listener,
       pump_(std::move(engine)),
       speech_(std::move(words)),
       hearing_(*this, pump_->descriptor_number(), std::move(attention)),
-      identity_("redlock", address_.store),
+      identity_("redlock", address_.store, redis::place_of(address_)),
       machine_(std::move(machine), *speech_) {}
 
 base::result<std::monostate> session::connect(const backend_api::open_request& request) {

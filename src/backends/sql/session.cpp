@@ -145,11 +145,11 @@ class session::other_exchange final : public exchange {
 
 session::session(backend_api::events& listener, std::shared_ptr<net::pump> engine,
                  backend_api::hearing::attention attention, std::string_view scheme,
-                 std::string_view store)
+                 std::string_view store, std::string_view place)
     : listener_(listener),
       pump_(std::move(engine)),
       hearing_(*this, pump_->descriptor_number(), std::move(attention)),
-      identity_(scheme, store) {}
+      identity_(scheme, store, place) {}
 
 void session::connect(const connection::settings& how, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {

@@ -79,10 +79,10 @@ class session : public std::enable_shared_from_this<session>,
   static constexpr std::size_t most_on_second = 100'000;
 
  protected:
-  /// `scheme` and `store`: as store_identity.
+  /// `scheme`, `store` and `place`: as store_identity.
   session(backend_api::events& listener, std::shared_ptr<net::pump> engine,
           backend_api::hearing::attention attention, std::string_view scheme,
-          std::string_view store);
+          std::string_view store, std::string_view place);
 
   /// In one call, on the connection of the first one's contender.
   void renew_together(std::span<const backend_api::renew_request> batch);

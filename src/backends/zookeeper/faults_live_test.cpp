@@ -202,7 +202,7 @@ TEST_F(Faults, TheStoresNameIsTheSameThroughEveryAddressAndForEveryUser) {
   const std::string lock = lock_at(as("locks"), "door");
 
   const std::string store = lock.substr(0, lock.find('|'));
-  EXPECT_EQ(window, "zookeeper:first|window");
+  EXPECT_EQ(window, "zookeeper:first" + root + "|window");
   EXPECT_EQ(store.size(), std::string("zookeeper:").size() + 32) << store;
   EXPECT_EQ(lock_at("zookeeper://localhost:" + port + root + tick, "roof"), store + "|roof");
   EXPECT_EQ(lock_at(through(network, *servers, root), "cellar"), store + "|cellar");
