@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sallyport::backends::mariadb {
@@ -134,6 +135,36 @@ TEST(Schema, HasNoPlaceholderLeftAndCanBeTakenApart) {
   EXPECT_NE(script.find("TO 'o''app'@'%';"), std::string::npos);
   for (const std::string& each : schema_statements("my_")) {
     EXPECT_NE(each.find("`my_"), std::string::npos) << each;
+  }
+}
+
+TEST(Look, ReadsBytesAsThisVersionAndTheOneBeforeWriteThem) {
+  struct {
+    const char* written;
+    std::string_view meant;
+  } const table[] = {{"", ""},
+                     {"\\x", ""},
+                     {"646f6f72", "door"},
+                     {"646F6F72", "door"},
+                     {"\\x646F6F72", "door"},
+                     {"00ff5c78", {"\0\xff\\x", 4}},
+                     {"\\x00ff5c78", {"\0\xff\\x", 4}}};
+  for (const auto& each : table) {
+    const std::string text = each.written;
+    reply said;
+    said.rows = {
+        {text, "f", "4", "0", "0", "0", "7", "10", "20", "0", "1", text, text, text},
+        {text, "t", "4", "0", "0", "0", "0", "10", "20", "0", "1", text, text, text},
+    };
+
+    const auto found = sql::look_answer_of(said);
+
+    ASSERT_TRUE(found) << text;
+    ASSERT_EQ(found->size(), 1U) << text;
+    EXPECT_EQ(found->front().name, each.meant) << text;
+    EXPECT_EQ(found->front().holders.front().host, each.meant) << text;
+    EXPECT_EQ(found->front().holders.front().value, each.meant) << text;
+    EXPECT_EQ(found->front().waiters.front().label, each.meant) << text;
   }
 }
 

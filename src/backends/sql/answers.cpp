@@ -67,8 +67,9 @@ waiting waiting_of(std::int64_t ask_again_ms, std::int64_t newest, std::int64_t 
           .newest_token = token_of(newest)};
 }
 
-/// "6162" as bytes.
+/// "6162" as bytes; "\\x6162" is what procedures of an earlier version say, which stay where they are.
 std::string bytes_in(std::string_view text) {
+  if (text.starts_with("\\x")) text.remove_prefix(2);
   std::string out;
   for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
     unsigned byte = 0;
