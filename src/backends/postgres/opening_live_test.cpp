@@ -30,6 +30,29 @@ TEST_F(Opening, RefusesSomebodyElsesFunctionAndDoesNotHarmIt) {
   EXPECT_EQ(server_->value("SELECT works.draw(true)"), "7");
 }
 
+TEST_F(Opening, TheSchemaReplacesTheFunctionsOfAnEarlierVersion) {
+  const std::string address = server_->address() + "?schema=older";
+  open(address);
+  const auto made = [&] {
+    return server_->value(
+        "SELECT string_agg(proname || pronargs, ' ' ORDER BY proname, pronargs) FROM pg_proc "
+        "WHERE pronamespace = 'older'::regnamespace");
+  };
+  const std::string functions = made();
+  server_->rows(
+      "DROP FUNCTION older.settle; "
+      "CREATE FUNCTION older.settle(p_name bytea, p_now timestamptz, p_asker bytea, p_durable "
+      "boolean) RETURNS integer LANGUAGE sql AS 'SELECT 0'; "
+      "COMMENT ON FUNCTION older.settle IS 'Sallyport: serves a queue'");
+
+  server_->rows("DROP TABLE older.state");  // whoever comes next makes all of it again
+  mutex lock{open(address), "door", lasting()};
+  auto held = lock.acquire();
+
+  EXPECT_EQ(held.release(), release_result::released);
+  EXPECT_EQ(made(), functions);
+}
+
 TEST_F(Opening, TakesPasswordsFromFilesAndTellsNobody) {
   const auto file = server_->folder() / "password";
   std::ofstream(file) << "open sesame\n";

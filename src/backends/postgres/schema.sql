@@ -58,7 +58,7 @@ COMMENT ON TABLE {schema}.state IS 'Sallyport: the version of this schema, the e
 CREATE UNLOGGED TABLE IF NOT EXISTS {schema}.alive (one boolean PRIMARY KEY DEFAULT true CHECK (one));
 COMMENT ON TABLE {schema}.alive IS 'Sallyport: empty after a crash';
 WITH fresh AS (INSERT INTO {schema}.state (version) VALUES ({version}) ON CONFLICT DO NOTHING RETURNING one)
-  INSERT INTO {schema}.alive SELECT one FROM fresh;
+  INSERT INTO {schema}.alive SELECT one FROM fresh ON CONFLICT DO NOTHING;
 
 CREATE SEQUENCE IF NOT EXISTS {schema}.token AS bigint INCREMENT BY 1024 MINVALUE 1024 MAXVALUE 9007199254740991 CACHE 1;
 COMMENT ON SEQUENCE {schema}.token IS 'Sallyport: fencing tokens; never set it back, and drop it only when nobody remembers a token';
@@ -161,6 +161,7 @@ COMMENT ON FUNCTION {schema}.change_channel IS 'Sallyport: the channel of a name
 
 -- What has lapsed goes, and the queue is served: while its head may enter, it does, provisionally. Returns how many
 -- contenders entered or went; if p_most, there may be more to do. REQUIRES: the name is locked.
+DROP FUNCTION IF EXISTS {schema}.settle(bytea, timestamptz, bytea, boolean);  -- of an earlier version
 CREATE OR REPLACE FUNCTION {schema}.settle(p_name bytea, p_now timestamptz, p_asker bytea, p_durable boolean,
   p_most integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER AS $$
