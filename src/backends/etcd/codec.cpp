@@ -40,6 +40,18 @@ void write(const condition& from, wire::Compare& to) {
   }
 }
 
+void write(const look_up& from, wire::RangeRequest& to) {
+  to.set_key(from.key);
+  if (!from.end.empty()) to.set_range_end(from.end);
+  to.set_limit(from.limit);
+  to.set_keys_only(from.keys_only);
+  if (from.created_at_most != 0) to.set_max_create_revision(from.created_at_most);
+  if (from.youngest_first) {
+    to.set_sort_order(wire::RangeRequest::DESCEND);
+    to.set_sort_target(wire::RangeRequest::CREATE);
+  }
+}
+
 void write(const operation& from, wire::RequestOp& to) {
   if (const auto* const putting = std::get_if<put>(&from)) {
     wire::RequestOp* where = &to;
@@ -56,16 +68,7 @@ void write(const operation& from, wire::RequestOp& to) {
   } else if (const auto* const erasing = std::get_if<erase>(&from)) {
     to.mutable_request_delete_range()->set_key(erasing->key);
   } else if (const auto* const looking = std::get_if<look_up>(&from)) {
-    wire::RangeRequest& request = *to.mutable_request_range();
-    request.set_key(looking->key);
-    if (!looking->end.empty()) request.set_range_end(looking->end);
-    request.set_limit(looking->limit);
-    request.set_keys_only(looking->keys_only);
-    if (looking->created_at_most != 0) request.set_max_create_revision(looking->created_at_most);
-    if (looking->youngest_first) {
-      request.set_sort_order(wire::RangeRequest::DESCEND);
-      request.set_sort_target(wire::RangeRequest::CREATE);
-    }
+    write(*looking, *to.mutable_request_range());
   }
 }
 
@@ -75,6 +78,12 @@ key_value read(const wire::KeyValue& from) {
           .created = from.create_revision(),
           .modified = from.mod_revision(),
           .lease = from.lease()};
+}
+
+operation_answer read(const wire::RangeResponse& from) {
+  operation_answer out{.found = {}, .more = from.more()};
+  for (const wire::KeyValue& found : from.kvs()) out.found.push_back(read(found));
+  return out;
 }
 
 }  // namespace
@@ -96,13 +105,21 @@ std::optional<txn_answer> read_txn(const std::string& bytes) {
                  .answers = {}};
   for (const wire::ResponseOp& each : said->responses()) {
     operation_answer& answer = out.answers.emplace_back();
-    if (!each.has_response_range()) continue;
-    answer.more = each.response_range().more();
-    for (const wire::KeyValue& found : each.response_range().kvs()) {
-      answer.found.push_back(read(found));
-    }
+    if (each.has_response_range()) answer = read(each.response_range());
   }
   return out;
+}
+
+std::string range_request(const look_up& what) {
+  wire::RangeRequest request;
+  write(what, request);
+  return bytes_of(request);
+}
+
+std::optional<operation_answer> read_range(const std::string& bytes) {
+  const auto said = parse<wire::RangeResponse>(bytes);
+  if (!said) return std::nullopt;
+  return read(*said);
 }
 
 std::string grant_request(lease_id lease, std::int64_t seconds) {

@@ -13,6 +13,9 @@ namespace sallyport::backends::etcd::codec {
 [[nodiscard]] std::string txn_request(const txn& what);
 [[nodiscard]] std::optional<txn_answer> read_txn(const std::string& bytes);
 
+[[nodiscard]] std::string range_request(const look_up& what);
+[[nodiscard]] std::optional<operation_answer> read_range(const std::string& bytes);
+
 [[nodiscard]] std::string grant_request(lease_id lease, std::int64_t seconds);
 [[nodiscard]] std::optional<std::int64_t> read_grant(const std::string& bytes);
 [[nodiscard]] std::string revoke_request(lease_id lease);

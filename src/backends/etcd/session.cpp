@@ -25,6 +25,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr const char* range_method = "/etcdserverpb.KV/Range";
 constexpr const char* txn_method = "/etcdserverpb.KV/Txn";
 constexpr const char* grant_method = "/etcdserverpb.Lease/LeaseGrant";
 constexpr const char* revoke_method = "/etcdserverpb.Lease/LeaseRevoke";
@@ -102,7 +103,8 @@ session::session(const address& where, const backend_api::open_request& request)
       machine_({.keys = layout(where.prefix),
                 .owner = request.owner,
                 .fresh_lease = &session::fresh_lease,
-                .wall_ms = &base::wall_clock_ms}) {
+                .wall_ms = &base::wall_clock_ms}),
+      naming_(identity_.named_by_hand()) {
   capabilities_.store_id = identity_.id();
 }
 
@@ -112,19 +114,15 @@ std::optional<store_entry> session::entry_of(const backend_api::holder_id& who) 
 }
 
 void session::answer_parked() {
-  std::vector<std::unique_ptr<const backend_api::parked_acquire>> unsent;
-  std::unordered_map<backend_api::holder_id, granted> unnamed;
+  naming::released waiting;
   {
     const base::mutex_lock lock(mutex_);
-    unsent = parked_.take_all();
-    unnamed.swap(unnamed_);
+    waiting = naming_.take_all();
   }
-  for (const auto& each : unsent) {
+  for (const auto& each : waiting.acquires) {
     listener_.acquire_answered(each->request.holder, tl::unexpected(closed_failure()));
   }
-  for (const auto& [holder, grant] : unnamed) {
-    listener_.acquire_answered(holder, unnamed_failure());
-  }
+  for (const auto& each : waiting.doubtful) listener_.acquire_answered(each, unnamed_failure());
 }
 
 void session::close() {
@@ -202,10 +200,11 @@ void session::work_off() {
 
 void session::carry_out(action& what) {
   if (auto* const told = std::get_if<acquire_told>(&what);
-      told != nullptr && !name_is_fresh() && told->answer &&
-      std::holds_alternative<granted>(*told->answer)) {
-    // It may be the grant of a store of another name.
-    tell_once_named(told->holder, std::get<granted>(*told->answer));
+      told != nullptr && told->answer && std::holds_alternative<granted>(*told->answer) &&
+      keep_until_named(told->holder, std::get<granted>(*told->answer))) {
+    return;
+  }
+  if (auto* const lost = std::get_if<lost_told>(&what); lost != nullptr && give_up_grant(*lost)) {
     return;
   }
   if (auto* const order = std::get_if<txn_order>(&what)) {
@@ -253,7 +252,7 @@ void session::send(txn_order& what) {
   transport_->call(txn_method, codec::txn_request(what.what), what.answer_by,
                    [this, errand = what.errand](const reply<std::string>& said) {
                      const auto answer = translated<txn_answer>(said, &codec::read_txn);
-                     if (!answer.value) connection_doubted();
+                     if (casts_doubt(answer)) connection_doubted();
                      heard([&](contention& machine, time_point now, actions& out) {
                        machine.txn_answered(errand, answer, now, out);
                      });
@@ -273,12 +272,10 @@ void session::acquire(const acquire_request& request) {
   {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
-      if (name_is_fresh()) {
+      if (!park_until_named(request)) {
         step([&](contention& machine, time_point now, actions& out) {
           machine.acquire(request, now, out);
         });
-      } else {
-        acquire_once_named(request);
       }
       if (!request.driven) transport_->hurry();
       return;
@@ -287,96 +284,127 @@ void session::acquire(const acquire_request& request) {
   listener_.acquire_answered(request.holder, tl::unexpected(closed_failure()));
 }
 
-void session::acquire_once_named(const acquire_request& request) {
-  {
-    const base::mutex_lock lock(mutex_);
-    parked_.park(request);
-  }
-  ask_name(request.answer_by, [this, holder = request.holder](const base::result<void>& learnt) {
-    std::unique_ptr<const backend_api::parked_acquire> parked;
-    {
-      const base::mutex_lock lock(mutex_);
-      parked = parked_.take(holder);
-    }
-    if (!parked) return;
-    if (!learnt) {
-      listener_.acquire_answered(holder, tl::unexpected(learnt.error()));
-      return;
-    }
-    step([&](contention& machine, time_point now, actions& out) {
-      machine.acquire(parked->request, now, out);
-    });
-  });
-}
-
-void session::tell_once_named(const backend_api::holder_id& holder, const granted& grant) {
-  {
-    const base::mutex_lock lock(mutex_);
-    unnamed_.insert_or_assign(holder, grant);
-  }
-  const std::uint64_t doubts = doubts_.load();
-  ask_name(lease_clock::now() + name_patience,
-           [this, holder, doubts](const base::result<void>& learnt) {
-             const auto waiting = take_unnamed(holder);
-             if (!waiting) return;
-             // It was the same connection all the while, so the name is that of the store which granted it.
-             if (learnt && doubts_.load() == doubts) {
-               listener_.acquire_answered(holder, *waiting);
-             } else {
-               listener_.acquire_answered(holder, unnamed_failure());
-             }
-           });
-}
-
-std::optional<granted> session::take_unnamed(const backend_api::holder_id& holder) {
+void session::connection_doubted() {
   const base::mutex_lock lock(mutex_);
-  const auto found = unnamed_.find(holder);
-  if (found == unnamed_.end()) return std::nullopt;
-  const granted taken = found->second;
-  unnamed_.erase(found);
-  return taken;
+  naming_.doubt();
 }
 
-void session::ask_name(time_point answer_by, std::function<void(const base::result<void>&)> done) {
+bool session::park_until_named(const acquire_request& request) {
+  std::optional<name_question> question;
+  {
+    const base::mutex_lock lock(mutex_);
+    if (naming_.fresh()) return false;
+    question = naming_.park(request);
+  }
+  if (question) ask_name(*question);
+  return true;
+}
+
+bool session::keep_until_named(const backend_api::holder_id& holder, const granted& grant) {
+  std::optional<name_question> question;
+  {
+    const base::mutex_lock lock(mutex_);
+    if (naming_.fresh()) return false;
+    question = naming_.keep(holder, grant, lease_clock::now() + name_patience);
+  }
+  if (question) ask_name(*question);
+  return true;
+}
+
+bool session::give_up_grant(const lost_told& what) {
+  {
+    const base::mutex_lock lock(mutex_);
+    if (!naming_.take_grant(what.holder)) return false;
+  }
+  // Core has not heard of the grant, so it would take no notice of its loss.
+  listener_.acquire_answered(what.holder, unnamed_failure());
+  return true;
+}
+
+void session::ask_name(const name_question& question) {
+  // A read: also a store that is full, or a user who may only read, has a name.
+  transport_->call(range_method, codec::range_request({.key = keys_.store_name_key()}),
+                   question.answer_by, [this, question](const reply<std::string>& said) {
+                     const auto alive =
+                         shared_from_this();  // a listener may let go of the last handle
+                     const delivery_gate::pass pass(gate_);
+                     if (!pass.open()) return;
+                     const auto found = translated<operation_answer>(said, &codec::read_range);
+                     if (found.value && found.value->found.empty()) {
+                       give_name(question);
+                     } else {
+                       named(question, found);
+                     }
+                   });
+}
+
+void session::give_name(const name_question& question) {
   const std::string key = keys_.store_name_key();
   const txn what{
       .when = {{.what = condition::field::created, .number = 0, .key = key}},
       .then = {put{.key = key, .value = backend_api::fresh_store_name()}, look_up{.key = key}},
       .otherwise = {look_up{.key = key}}};
-  transport_->call(txn_method, codec::txn_request(what), answer_by,
-                   [this, done = std::move(done)](const reply<std::string>& said) {
-                     const auto alive =
-                         shared_from_this();  // a listener may let go of the last handle
-                     const delivery_gate::pass pass(gate_);
-                     if (!pass.open()) return;
-                     const auto learnt = learn_name(translated<txn_answer>(said, &codec::read_txn));
-                     if (learnt) named_at_ = doubts_.load();
-                     done(learnt);
-                   });
+  transport_->call(
+      txn_method, codec::txn_request(what), question.answer_by,
+      [this, question](const reply<std::string>& said) {
+        const auto alive = shared_from_this();  // a listener may let go of the last handle
+        const delivery_gate::pass pass(gate_);
+        if (!pass.open()) return;
+        auto answer = translated<txn_answer>(said, &codec::read_txn);
+        reply<operation_answer> found{.value = {}, .why = answer.why, .text = answer.text};
+        if (answer.value) found.value.emplace();
+        if (answer.value && !answer.value->answers.empty()) {
+          found.value = std::move(answer.value->answers.back());
+        }
+        named(question, found);
+      });
 }
 
-base::result<void> session::learn_name(const reply<txn_answer>& said) {
+base::result<void> session::learn_name(const reply<operation_answer>& said) {
   if (!said.value) {
     // Of the acquire itself nothing was sent.
     return base::fail(said.why == trouble::refused ? errc::store_refused : errc::unavailable,
                       "the store's name is not known: " + said.text);
   }
-  const auto& answers = said.value->answers;
-  if (answers.empty() || answers.back().found.size() != 1) {
+  if (said.value->found.size() != 1) {
     return base::fail(errc::store_refused, "an answer without the store's name");
   }
-  return identity_.learn(answers.back().found.front().value);
+  return identity_.learn(said.value->found.front().value);
+}
+
+void session::named(const name_question& question, const reply<operation_answer>& said) {
+  const auto learnt = learn_name(said);
+  naming::released now_known;
+  {
+    const base::mutex_lock lock(mutex_);
+    now_known = naming_.answered(question.number, learnt.has_value());
+  }
+  for (const naming::grant& each : now_known.good) {
+    listener_.acquire_answered(each.holder, each.given);
+  }
+  for (const auto& each : now_known.doubtful) listener_.acquire_answered(each, unnamed_failure());
+  if (!learnt) {
+    for (const auto& each : now_known.acquires) {
+      listener_.acquire_answered(each->request.holder, tl::unexpected(learnt.error()));
+    }
+    return;
+  }
+  step([&](contention& machine, time_point now, actions& out) {
+    for (const auto& each : now_known.acquires) machine.acquire(each->request, now, out);
+  });
 }
 
 void session::give_up_parked(const backend_api::holder_id& holder) {
   std::unique_ptr<const backend_api::parked_acquire> unsent;
+  bool granted_unheard = false;
   {
     const base::mutex_lock lock(mutex_);
-    unsent = parked_.take(holder);
+    unsent = naming_.take_acquire(holder);
+    granted_unheard = naming_.take_grant(holder);
   }
   if (unsent) {
     listener_.acquire_answered(holder, backend_api::left_before_sent());
-  } else if (take_unnamed(holder)) {
+  } else if (granted_unheard) {
     listener_.acquire_answered(holder, unnamed_failure());
   }
 }

@@ -2,9 +2,9 @@
 
 #include "backend_api/backend.hpp"
 #include "backend_api/delivery_gate.hpp"
-#include "backend_api/parked_acquires.hpp"
 #include "backend_api/store_identity.hpp"
 #include "backends/etcd/contention.hpp"
+#include "backends/etcd/naming.hpp"
 #include "backends/etcd/transport.hpp"
 #include "base/mutex.hpp"
 
@@ -82,21 +82,20 @@ class session final : public std::enable_shared_from_this<session>, public trans
   void carry_out(action& what);
   void send(txn_order& what);
   /// Before anything is granted the store's name has to be known. It is asked for again after trouble
-  /// with the connection: another cluster may stand there.
-  void acquire_once_named(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
+  /// with the connection: another cluster may stand there. False: nothing has to be waited for.
+  bool park_until_named(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
   /// A grant that came after such trouble is told when the name is known again, and told as
-  /// outcome_unknown if that fails.
-  void tell_once_named(const backend_api::holder_id& holder, const backend_api::granted& grant)
+  /// outcome_unknown if that fails or if it is lost meanwhile.
+  bool keep_until_named(const backend_api::holder_id& holder, const backend_api::granted& grant)
       SALLYPORT_EXCLUDES(mutex_);
-  [[nodiscard]] std::optional<backend_api::granted> take_unnamed(
-      const backend_api::holder_id& holder) SALLYPORT_EXCLUDES(mutex_);
-  void ask_name(time_point answer_by, std::function<void(const base::result<void>&)> done);
-  [[nodiscard]] base::result<void> learn_name(const reply<txn_answer>& said);
-  /// Another cluster may answer from now on.
-  void connection_doubted() { doubts_.fetch_add(1); }
-  [[nodiscard]] bool name_is_fresh() const {
-    return identity_.named_by_hand() || named_at_.load() == doubts_.load();
-  }
+  bool give_up_grant(const backend_api::lost_told& what) SALLYPORT_EXCLUDES(mutex_);
+  void ask_name(const name_question& question);
+  /// The store has none yet.
+  void give_name(const name_question& question);
+  void named(const name_question& question, const reply<operation_answer>& said)
+      SALLYPORT_EXCLUDES(mutex_);
+  [[nodiscard]] base::result<void> learn_name(const reply<operation_answer>& said);
+  void connection_doubted() SALLYPORT_EXCLUDES(mutex_);
   /// Nobody will be let in any more.
   void answer_parked() SALLYPORT_EXCLUDES(mutex_);
   /// Whoever leaves is not let in afterwards.
@@ -122,17 +121,13 @@ class session final : public std::enable_shared_from_this<session>, public trans
   std::shared_ptr<transport> transport_;  // likewise
   backend_api::delivery_gate gate_;
   backend_api::store_identity identity_;
-  std::atomic<std::uint64_t> doubts_{1};    // grows with every trouble
-  std::atomic<std::uint64_t> named_at_{0};  // what doubts_ was when the known name was told
-  std::atomic<int> farewells_{0};           // revocations under way
+  std::atomic<int> farewells_{0};  // revocations under way
 
   mutable base::mutex mutex_;
   contention machine_ SALLYPORT_GUARDED_BY(mutex_);
   std::deque<action> to_do_ SALLYPORT_GUARDED_BY(mutex_);
   bool working_ SALLYPORT_GUARDED_BY(mutex_) = false;
-  backend_api::parked_acquires parked_ SALLYPORT_GUARDED_BY(mutex_);
-  std::unordered_map<backend_api::holder_id, backend_api::granted> unnamed_
-      SALLYPORT_GUARDED_BY(mutex_);  // grants that wait for the store's name
+  naming naming_ SALLYPORT_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, backend_api::completion<bool>> values_
       SALLYPORT_GUARDED_BY(mutex_);
   std::uint64_t next_value_ SALLYPORT_GUARDED_BY(mutex_) = 1;
