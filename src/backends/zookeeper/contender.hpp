@@ -155,6 +155,9 @@ struct line_state {
   bool nudge_set = false;   ///< a look at what is unanswered is due
   duration nudge_pause{};   ///< between this one and the next
   std::unordered_set<backend_api::holder_id> members{};
+  std::uint64_t troubles = 1;  ///< grows when the connection is lost: another ensemble may follow
+  std::uint64_t named_at = 0;  ///< what it was when the store's name was asked for on this line
+  std::string name{};          ///< which was this
 };
 
 }  // namespace sallyport::backends::zookeeper

@@ -74,7 +74,13 @@ class contention {
   struct settings {
     layout nodes;
     backend_api::owner_info owner;
-    duration tick{};  ///< of the servers
+    duration tick{};         ///< of the servers
+    bool asks_name = false;  ///< a grant is told where the store's name is known, see name_wanted()
+  };
+  /// The store's name is to be asked for on this line.
+  struct name_question {
+    line_number line = 0;
+    std::uint64_t trouble = 0;  ///< the line's, when it was asked
   };
 
   explicit contention(settings how) : how_(std::move(how)) {}
@@ -92,8 +98,12 @@ class contention {
   /// `line` 0: on any.
   void ask(line_number line, std::vector<request> all, std::uint64_t ticket, time_point answer_by,
            time_point now, actions& out);
-  /// The session that an acquire would use; opened, if it is not there yet.
-  line_number line_for(const backend_api::acquire_request& request, actions& out);
+  /// Whether the store's name has to be known first on the session that this acquire will use. A
+  /// grant of a session whose name is not known, or is another one than that of the session which was
+  /// asked last, is told as outcome_unknown: it may be that of another ensemble.
+  std::optional<name_question> name_wanted(const backend_api::acquire_request& request,
+                                           actions& out);
+  void line_named(const name_question& asked, const std::string& name);
   /// A session for one thing that outlives whoever did it.
   line_number open_line(duration timeout, actions& out) { return open_new(timeout, true, out); }
   /// It is done: `keep_session` leaves the session to itself, which ends when its timeout has passed.
@@ -209,6 +219,7 @@ class contention {
 
   // contention_lines.cpp
   line_state* line_of(const contender& who);
+  [[nodiscard]] bool name_known(const line_state& line) const;
   void attach(contender& who, actions& out);
   line_number any_line(actions& out);
   line_number line_of_length(duration length, bool renewed, actions& out);
@@ -237,6 +248,7 @@ class contention {
   std::multimap<time_point, timer> timers_;
   errand_number next_errand_ = 1;
   line_number next_line_ = 1;
+  std::string latest_name_;  // of the store, on whichever line
 };
 
 /// What the store's trouble is to core.

@@ -84,7 +84,14 @@ void contention::tell_entry(contender& who, time_point now, actions& out) {
 
 void contention::answer_held(contender& who, time_point, actions& out) {
   who.claimed = true;
-  if (who.asked) {
+  const line_state* const line = line_of(who);
+  if (who.asked && (line == nullptr || !name_known(*line))) {
+    // It may be the grant of a store of another name. It stays; when it is asked for again, so is the
+    // name.
+    out.emplace_back(acquire_told{
+        who.id, base::fail(errc::outcome_unknown, "the connection broke while it was granted")});
+    who.asked.reset();
+  } else if (who.asked) {
     out.emplace_back(acquire_told{
         who.id, backend_api::acquire_answer{granted{.tokens = block_of(who.token),
                                                     .remaining = remaining(who, who.asked->at),

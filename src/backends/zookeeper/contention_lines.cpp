@@ -65,11 +65,30 @@ void contention::attach(contender& who, actions& out) {
   lines_.at(who.line).members.insert(who.id);
 }
 
-line_number contention::line_for(const backend_api::acquire_request& request, actions& out) {
-  const line_number line = line_of_length(request.lease_length, request.renewed, out);
+bool contention::name_known(const line_state& line) const {
+  return !how_.asks_name || (line.named_at == line.troubles && line.name == latest_name_);
+}
+
+std::optional<contention::name_question> contention::name_wanted(
+    const backend_api::acquire_request& request, actions& out) {
+  if (!how_.asks_name) return std::nullopt;
+  const contender* const who = find(request.holder);
+  const line_number number = who != nullptr && lines_.contains(who->line)
+                                 ? who->line
+                                 : line_of_length(request.lease_length, request.renewed, out);
+  const line_state& line = lines_.at(number);
+  if (name_known(line)) return std::nullopt;
   // One that could never be opened is tried again.
-  if (!lines_.at(line).up) out.emplace_back(doubt_order{line, false});
-  return line;
+  if (!line.up) out.emplace_back(doubt_order{number, false});
+  return name_question{.line = number, .trouble = line.troubles};
+}
+
+void contention::line_named(const name_question& asked, const std::string& name) {
+  latest_name_ = name;
+  const auto found = lines_.find(asked.line);
+  if (found == lines_.end()) return;
+  found->second.named_at = asked.trouble;
+  found->second.name = name;
 }
 
 line_number contention::any_line(actions& out) {
@@ -205,6 +224,7 @@ void contention::line_down(line_number number) {
   // What is under way is answered one by one.
   found->second.up = false;
   found->second.syncing = false;
+  ++found->second.troubles;
 }
 
 void contention::line_ended(line_number number, time_point now, actions& out) {

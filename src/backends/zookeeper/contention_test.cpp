@@ -96,6 +96,57 @@ TEST_F(Contention, AServerThatForgetsARequestIsReminded) {
   EXPECT_EQ(one.sent, sent) << "all is answered";
 }
 
+TEST_F(Contention, TroubleOfOneSessionCastsNoDoubtOnTheGrantsOfAnother) {
+  model_client asking{store, 4, {.root = "/locks"}, true};
+  const auto one_line = asking.name_wanted(1);
+  asking.lease_length = 2s;
+  const auto other_line = asking.name_wanted(2);
+  ASSERT_TRUE(one_line && other_line);
+  ASSERT_NE(one_line->line, other_line->line);
+  asking.machine().line_named(*one_line, "ours");
+  asking.machine().line_named(*other_line, "ours");
+  EXPECT_FALSE(asking.name_wanted(2));
+
+  asking.machine().line_down(one_line->line);
+
+  EXPECT_FALSE(asking.name_wanted(2));
+  asking.acquire(2, lock_kind::mutex, lock_mode::exclusive, true, 1, "window");
+  settle(store, {&asking});
+  EXPECT_TRUE(asking.grant());
+  asking.lease_length = 3s;
+  ASSERT_TRUE(asking.name_wanted(1));
+  EXPECT_EQ(asking.name_wanted(1)->line, one_line->line);
+  asking.reconnect();
+  asking.acquire(1);
+  settle(store, {&asking});
+  EXPECT_EQ(asking.error(), errc::outcome_unknown) << "it may be another store's";
+}
+
+TEST_F(Contention, ANameCountsFromWhenItWasAskedFor) {
+  model_client asking{store, 4, {.root = "/locks"}, true};
+  const auto asked = asking.name_wanted(1);
+  ASSERT_TRUE(asked);
+
+  asking.machine().line_down(asked->line);
+  asking.machine().line_named(*asked, "ours");
+
+  EXPECT_TRUE(asking.name_wanted(1)) << "the answer may be that of the connection before";
+}
+
+TEST_F(Contention, AnotherNameOnOneSessionHasTheOthersAskAgain) {
+  model_client asking{store, 4, {.root = "/locks"}, true};
+  const auto one_line = asking.name_wanted(1);
+  asking.lease_length = 2s;
+  const auto other_line = asking.name_wanted(2);
+  ASSERT_TRUE(one_line && other_line);
+  asking.machine().line_named(*other_line, "ours");
+  ASSERT_FALSE(asking.name_wanted(2));
+
+  asking.machine().line_named(*one_line, "another");
+
+  EXPECT_TRUE(asking.name_wanted(2));
+}
+
 TEST_F(Contention, AReleaseWakesOneWaiterOnly) {
   one.acquire(1);
   run();

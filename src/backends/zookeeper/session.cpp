@@ -14,12 +14,10 @@
 namespace sallyport::backends::zookeeper {
 
 using backend_api::acquire_request;
-using backend_api::acquire_told;
 using backend_api::closed_failure;
 using backend_api::completion;
 using backend_api::delivery_gate;
 using backend_api::drive_outcome;
-using backend_api::granted;
 using backend_api::leave_request;
 using backend_api::renew_outcome;
 using backend_api::renew_request;
@@ -87,7 +85,10 @@ session::session(const address& where, const backend_api::open_request& request,
       capabilities_(capabilities_of(where, identity_.id())),
       timer_(std::move(timer)),
       wire_(where, *this),
-      machine_({.nodes = layout(where.nodes), .owner = request.owner, .tick = where.tick}) {}
+      machine_({.nodes = layout(where.nodes),
+                .owner = request.owner,
+                .tick = where.tick,
+                .asks_name = !identity_.named_by_hand()}) {}
 
 void session::answer_parked() {
   std::vector<std::unique_ptr<const backend_api::parked_acquire>> unsent;
@@ -179,13 +180,6 @@ void session::carry_out(action& what) {
 }
 
 bool session::tell(action& what) {
-  if (auto* const told = std::get_if<acquire_told>(&what);
-      told != nullptr && !name_is_fresh() && told->answer &&
-      std::holds_alternative<granted>(*told->answer)) {
-    // It may be the grant of a store of another name. It stays; when it is asked for again, so is the
-    // name.
-    told->answer = base::fail(errc::outcome_unknown, "the connection broke while it was granted");
-  }
   if (backend_api::tell(listener_, what)) return true;
   if (auto* const proclaimed = std::get_if<value_told>(&what)) {
     completion<bool> done;
@@ -274,39 +268,36 @@ void session::acquire(const acquire_request& request) {
   {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
-      if (name_is_fresh()) {
-        step([&](contention& machine, time_point now, actions& out) {
-          machine.acquire(request, now, out);
-        });
-      } else {
-        acquire_once_named(request);
-      }
+      std::optional<contention::name_question> wanted;
+      step([&](contention& machine, time_point now, actions& out) {
+        wanted = machine.name_wanted(request, out);
+        if (!wanted) machine.acquire(request, now, out);
+      });
+      if (wanted) acquire_once_named(request, *wanted);
       return;
     }
   }
   listener_.acquire_answered(request.holder, tl::unexpected(closed_failure()));
 }
 
-void session::acquire_once_named(const acquire_request& request) {
+void session::acquire_once_named(const acquire_request& request, const name_question& question) {
   {
     const base::mutex_lock lock(mutex_);
     parked_.park(request);
   }
-  line_number line = 0;
-  step([&](contention& machine, time_point, actions& out) {
-    line = machine.line_for(request, out);
-  });
-  ask_until(request.answer_by, line, {{.what = verb::read, .path = nodes_.store_name_node()}},
-            [this, who = request.holder, line, answer_by = request.answer_by](answers said) {
+  ask_until(request.answer_by, question.line,
+            {{.what = verb::read, .path = nodes_.store_name_node()}},
+            [this, who = request.holder, question, answer_by = request.answer_by](answers said) {
               if (said[0].is == status::no_node) {
-                give_name(who, line, answer_by);
+                give_name(who, question, answer_by);
               } else {
-                named(who, said[0]);
+                named(who, question, said[0]);
               }
             });
 }
 
-void session::give_name(const backend_api::holder_id& who, line_number line, time_point answer_by) {
+void session::give_name(const backend_api::holder_id& who, const name_question& question,
+                        time_point answer_by) {
   std::vector<request> all;
   const std::string root = nodes_.root();
   for (std::size_t end = root.find('/', 1); root != "/"; end = root.find('/', end + 1)) {
@@ -317,14 +308,15 @@ void session::give_name(const backend_api::holder_id& who, line_number line, tim
   const std::string path = nodes_.store_name_node();
   all.push_back({.what = verb::create_kept, .path = path, .data = backend_api::fresh_store_name()});
   all.push_back({.what = verb::read, .path = path});
-  ask_until(answer_by, line, std::move(all), [this, who](answers said) {
+  ask_until(answer_by, question.line, std::move(all), [this, who, question](answers said) {
     const reply& created = said[said.size() - 2];
     // What it said of its own try is worth more than that there is nothing to read.
-    named(who, created.is == status::refused ? created : said.back());
+    named(who, question, created.is == status::refused ? created : said.back());
   });
 }
 
-void session::named(const backend_api::holder_id& who, const reply& said) {
+void session::named(const backend_api::holder_id& who, const name_question& question,
+                    const reply& said) {
   base::result<void> learnt;
   if (said.is == status::ok) {
     learnt = identity_.learn(said.data);
@@ -333,19 +325,18 @@ void session::named(const backend_api::holder_id& who, const reply& said) {
     learnt = base::fail(said.is == status::refused ? errc::store_refused : errc::unavailable,
                         "the store's name is not known: " + said.text);
   }
-  if (learnt) named_at_ = doubts_.load();
   std::unique_ptr<const backend_api::parked_acquire> parked;
   {
     const base::mutex_lock lock(mutex_);
     parked = parked_.take(who);
   }
-  if (!parked) return;
   if (!learnt) {
-    listener_.acquire_answered(who, tl::unexpected(learnt.error()));
+    if (parked) listener_.acquire_answered(who, tl::unexpected(learnt.error()));
     return;
   }
   step([&](contention& machine, time_point now, actions& out) {
-    machine.acquire(parked->request, now, out);
+    machine.line_named(question, said.data);
+    if (parked) machine.acquire(parked->request, now, out);
   });
 }
 
@@ -479,12 +470,10 @@ void session::line_up(line_number line, session_id number, duration timeout) {
 }
 
 void session::line_down(line_number line) {
-  doubts_.fetch_add(1);
   heard([&](contention& machine, time_point, actions&) { machine.line_down(line); });
 }
 
 void session::line_ended(line_number line) {
-  doubts_.fetch_add(1);
   heard([&](contention& machine, time_point now, actions& out) {
     machine.line_ended(line, now, out);
   });

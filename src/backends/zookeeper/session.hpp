@@ -9,7 +9,6 @@
 #include "base/descriptor.hpp"
 #include "base/mutex.hpp"
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -93,20 +92,21 @@ class session final : public std::enable_shared_from_this<session>, public wire_
   void ask_until(time_point answer_by, line_number line, std::vector<request> all,
                  std::function<void(answers)> done);
 
-  /// Before anything is granted the store's name has to be known. It is asked for again after trouble
-  /// with a connection: another ensemble may stand there.
-  void acquire_once_named(const backend_api::acquire_request& request) SALLYPORT_EXCLUDES(mutex_);
+  using name_question = contention::name_question;
+  /// Before anything is granted the store's name has to be known. It is asked for on each session, and
+  /// again after trouble with its connection: another ensemble may stand there.
+  void acquire_once_named(const backend_api::acquire_request& request,
+                          const name_question& question) SALLYPORT_EXCLUDES(mutex_);
   /// The store has no name yet.
-  void give_name(const backend_api::holder_id& who, line_number line, time_point answer_by);
+  void give_name(const backend_api::holder_id& who, const name_question& question,
+                 time_point answer_by);
   /// The answer of the last read, for the one who waits for it.
-  void named(const backend_api::holder_id& who, const reply& said) SALLYPORT_EXCLUDES(mutex_);
+  void named(const backend_api::holder_id& who, const name_question& question, const reply& said)
+      SALLYPORT_EXCLUDES(mutex_);
   /// Nobody will be let in any more.
   void answer_parked() SALLYPORT_EXCLUDES(mutex_);
   /// Whoever leaves is not let in afterwards.
   void give_up_parked(const backend_api::holder_id& holder) SALLYPORT_EXCLUDES(mutex_);
-  [[nodiscard]] bool name_is_fresh() const {
-    return identity_.named_by_hand() || named_at_.load() == doubts_.load();
-  }
   /// A session for a tombstone.
   line_number open_line(duration timeout);
   void end_line(line_number line, bool keep_session);
@@ -124,8 +124,6 @@ class session final : public std::enable_shared_from_this<session>, public wire_
   const layout nodes_;
   backend_api::store_identity identity_;
   const sallyport::capabilities capabilities_;
-  std::atomic<std::uint64_t> doubts_{1};    // grows with every trouble
-  std::atomic<std::uint64_t> named_at_{0};  // what doubts_ was when the known name was told
   const base::descriptor timer_;
   backend_api::delivery_gate gate_;
   wire wire_;  // used by whoever works off

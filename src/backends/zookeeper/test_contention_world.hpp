@@ -17,12 +17,13 @@ using namespace std::chrono_literals;
 class model_client {
  public:
   model_client(model_store& store, std::uint64_t number,
-               layout::settings nodes = {.root = "/locks"})
+               layout::settings nodes = {.root = "/locks"}, bool asks_name = false)
       : store_(store),
         number_(number),
         machine_({.nodes = layout(nodes),
                   .owner = {.host = "h", .pid = 7, .label = "l"},
-                  .tick = 100ms}) {}
+                  .tick = 100ms,
+                  .asks_name = asks_name}) {}
 
   // What was told, the newest last.
   std::vector<acquire_told> acquired;
@@ -38,6 +39,7 @@ class model_client {
   std::size_t doubts = 0;
   bool connected = true;
   bool renews = true;
+  duration lease_length = 3s;
   bool swallow_answers = false;  // executed, and the answer is lost with the connection
   std::optional<verb> refused;   // a right that it does not have
   time_point now{1000s};
@@ -55,7 +57,7 @@ class model_client {
                         .kind = kind,
                         .mode = mode,
                         .holder = id(which),
-                        .lease_length = 3s,
+                        .lease_length = lease_length,
                         .may_wait = may_wait,
                         .permits = permits,
                         .value = {},
@@ -63,6 +65,21 @@ class model_client {
                         .renewed = renews},
                        now, out);
     });
+  }
+  /// Whether its acquire would have to ask for the store's name first.
+  std::optional<contention::name_question> name_wanted(std::uint64_t which) {
+    const lock_name called{"door"};
+    std::optional<contention::name_question> question;
+    step([&](actions& out) {
+      question = machine_.name_wanted({.name = called,
+                                       .holder = id(which),
+                                       .lease_length = lease_length,
+                                       .value = {},
+                                       .answer_by = now + 2s,
+                                       .renewed = renews},
+                                      out);
+    });
+    return question;
   }
   void renew(std::uint64_t which, std::uint32_t tokens = 0, const char* name = "door") {
     const lock_name called{name};
