@@ -11,19 +11,23 @@ namespace sallyport::backends::postgres {
 /// LISTEN, UNLISTEN, or a question whether anybody is there.
 class listening::question final : public exchange {
  public:
-  question(std::weak_ptr<listening> home, bool opens) : home_(std::move(home)), opens_(opens) {}
+  /// `opens`: this channel; empty: it opens none.
+  question(std::weak_ptr<listening> home, std::string opens)
+      : home_(std::move(home)), opens_(std::move(opens)) {}
 
   void answered(base::result<reply> said) override {
-    // Whatever failed is said again on the next connection.
-    if (!opens_ || !said || said->is_error()) return;
-    const auto home = home_.lock();
-    const auto whose = home ? home->listener_.lock() : nullptr;
-    if (whose) whose->gap_ended();
+    const auto home = opens_.empty() ? nullptr : home_.lock();
+    if (!home) return;
+    if (!said || said->is_error()) {
+      home->not_opened(opens_);
+    } else if (const auto whose = home->listener_.lock()) {
+      whose->gap_ended();
+    }
   }
 
  private:
   const std::weak_ptr<listening> home_;
-  const bool opens_;
+  const std::string opens_;
 };
 
 std::shared_ptr<listening> listening::make(std::shared_ptr<net::pump> engine,
@@ -38,8 +42,8 @@ std::shared_ptr<listening> listening::make(std::shared_ptr<net::pump> engine,
 listening::listening(std::shared_ptr<net::pump> engine, std::weak_ptr<listener> whose)
     : pump_(std::move(engine)), listener_(std::move(whose)) {}
 
-void listening::say(call what, bool opens) {
-  auto asked = std::make_unique<question>(weak_from_this(), opens);
+void listening::say(call what, std::string opens) {
+  auto asked = std::make_unique<question>(weak_from_this(), std::move(opens));
   asked->what = std::move(what);
   asked->answer_by = lease_clock::now() + answer_patience;
   connection_->send(std::move(asked));
@@ -56,7 +60,7 @@ void listening::listen(const std::string& channel) {
   }
   if (ping) pump_->alarm(number_, lease_clock::now() + ping_interval);
   if (up) {
-    say(speech::listen(channel), true);
+    say(speech::listen(channel), channel);
   } else {
     connection_->want();  // and connected() listens to all
   }
@@ -65,9 +69,16 @@ void listening::listen(const std::string& channel) {
 void listening::unlisten(const std::string& channel) {
   {
     const base::mutex_lock lock(mutex_);
+    unopened_.erase(channel);
     if (channels_.erase(channel) == 0 || !up_) return;
   }
-  say(speech::unlisten(channel), false);
+  say(speech::unlisten(channel), {});
+}
+
+void listening::not_opened(const std::string& channel) {
+  const base::mutex_lock lock(mutex_);
+  // On the next connection all are opened anyway.
+  if (up_ && channels_.contains(channel)) unopened_.insert(channel);
 }
 
 void listening::close() {
@@ -87,12 +98,13 @@ void listening::connected() {
     up_ = true;
     all.assign(channels_.begin(), channels_.end());
   }
-  for (const std::string& each : all) say(speech::listen(each), true);
+  for (const std::string& each : all) say(speech::listen(each), each);
 }
 
 void listening::disconnected(const base::failure& /*why*/, bool /*was_up*/) {
   const base::mutex_lock lock(mutex_);
   up_ = false;
+  unopened_.clear();
 }
 
 void listening::notified(std::string_view channel, std::string_view payload) {
@@ -101,11 +113,14 @@ void listening::notified(std::string_view channel, std::string_view payload) {
 
 void listening::due(time_point now) {
   bool up = false;
+  std::unordered_set<std::string> unopened;
   {
     const base::mutex_lock lock(mutex_);
     up = up_;
+    unopened.swap(unopened_);
   }
-  if (up) say({.prepared = nullptr, .text = "SELECT 1", .parameters = {}}, false);
+  for (const std::string& each : unopened) say(speech::listen(each), each);
+  if (up) say({.prepared = nullptr, .text = "SELECT 1", .parameters = {}}, {});
   pump_->alarm(number_, now + ping_interval);
 }
 

@@ -21,7 +21,8 @@ using sql::exchange;
 using sql::reply;
 
 /// The connection on which a client hears notices (LISTEN). It is opened when the first channel is
-/// asked for, and listens to all of them again whenever it was made anew.
+/// asked for, and listens to all of them again whenever it was made anew. A channel that the server did
+/// not open, or not in time, is asked for again with the next ping.
 ///
 /// Now and then it asks the server whether it is still there: a connection over which nothing comes
 /// looks like a quiet channel.
@@ -70,7 +71,9 @@ class listening final : public connection::owner,
  private:
   class question;
 
-  void say(call what, bool opens);
+  /// `opens`: the channel that is open when this is done; empty: none.
+  void say(call what, std::string opens);
+  void not_opened(const std::string& channel) SALLYPORT_EXCLUDES(mutex_);
 
   const std::shared_ptr<net::pump> pump_;
   const std::weak_ptr<listener> listener_;
@@ -80,6 +83,7 @@ class listening final : public connection::owner,
   base::mutex mutex_;
   bool up_ SALLYPORT_GUARDED_BY(mutex_) = false;
   std::unordered_set<std::string> channels_ SALLYPORT_GUARDED_BY(mutex_);
+  std::unordered_set<std::string> unopened_ SALLYPORT_GUARDED_BY(mutex_);  // of channels_
   bool pinging_ SALLYPORT_GUARDED_BY(mutex_) = false;
 };
 
