@@ -6,6 +6,7 @@
 #include "backends/mariadb/polling.hpp"
 #include "backends/mariadb/schema.hpp"
 #include "backends/sql/answers.hpp"
+#include "backends/sql/lanes.hpp"
 #include <sallyport/error.hpp>
 
 #include <gtest/gtest.h>
@@ -165,6 +166,37 @@ TEST(Look, ReadsBytesAsThisVersionAndTheOneBeforeWriteThem) {
     EXPECT_EQ(found->front().holders.front().host, each.meant) << text;
     EXPECT_EQ(found->front().holders.front().value, each.meant) << text;
     EXPECT_EQ(found->front().waiters.front().label, each.meant) << text;
+  }
+}
+
+TEST(Lanes, OfContendersOfWhomNothingIsInTheStoreAreFree) {
+  using answer = base::result<backend_api::acquire_answer>;
+  const auto failed = [](errc why) { return answer(base::fail(why, "")); };
+  struct {
+    answer said;
+    bool first;
+    std::size_t lane;
+  } const table[] = {
+      {backend_api::acquire_answer{backend_api::held{}}, true, 0},
+      {backend_api::acquire_answer{backend_api::held{}}, false, 0},
+      {backend_api::acquire_answer{backend_api::waiting{}}, true, 1},
+      {backend_api::acquire_answer{backend_api::granted{}}, true, 1},
+      {failed(errc::unavailable), true, 0},
+      {failed(errc::wrong_kind), true, 0},
+      // It may be executed yet, or an earlier one may have been: what follows comes after it.
+      {failed(errc::outcome_unknown), true, 1},
+      {failed(errc::store_refused), true, 1},
+      {failed(errc::unavailable), false, 1},
+      {failed(errc::store_refused), false, 1},
+  };
+  for (const auto& each : table) {
+    sql::lanes lanes;
+    const backend_api::holder_id who{1, 2};
+    lanes.to_second(who);
+
+    lanes.acquire_answered(who, each.said, each.first);
+
+    EXPECT_EQ(lanes.of(who), each.lane) << &each - table;
   }
 }
 

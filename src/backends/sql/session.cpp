@@ -47,7 +47,7 @@ base::result<std::vector<renew_answer>> session::renewals_in(const base::result<
 
 class session::acquire_exchange final : public exchange {
  public:
-  explicit acquire_exchange(session& home) : home_(home) {}
+  acquire_exchange(session& home, bool first) : home_(home), first_(first) {}
   void answered(base::result<reply> said) override {
     const delivery_gate::pass pass(home_.gate_);
     if (!pass.open()) return;
@@ -59,13 +59,16 @@ class session::acquire_exchange final : public exchange {
     } else {
       home_.waits_no_more(order_key);
     }
-    // Nothing was written: it is over.
-    if (answer && std::holds_alternative<backend_api::held>(*answer)) home_.forget_lane(order_key);
+    {
+      const base::mutex_lock lock(home_.state_);
+      home_.lanes_.acquire_answered(order_key, answer, first_);
+    }
     home_.listener_.acquire_answered(order_key, std::move(answer));
   }
 
  private:
   session& home_;
+  const bool first_;
 };
 
 class session::renew_exchange final : public exchange {
@@ -160,19 +163,18 @@ void session::connect(const connection::settings& how, std::size_t count) {
 std::size_t session::lane_of(const holder_id& who) {
   if (calls_.size() == 1) return 0;
   const base::mutex_lock lock(state_);
-  return second_.contains({who.high, who.low}) ? 1 : 0;
+  return lanes_.of(who);
 }
 
 void session::choose_lane(const holder_id& who) {
   if (calls_.size() == 1 || !calls_.front()->unfinished()) return;
   const base::mutex_lock lock(state_);
-  if (second_.size() < most_on_second) second_.emplace(who.high, who.low);
+  lanes_.to_second(who);
 }
 
 void session::forget_lane(const holder_id& who) {
-  if (calls_.size() == 1) return;
   const base::mutex_lock lock(state_);
-  second_.erase({who.high, who.low});
+  lanes_.forget(who);
 }
 
 std::optional<base::failure> session::wait_for_first_connection() {
@@ -228,7 +230,7 @@ void session::acquire(const acquire_request& request) {
   {
     const delivery_gate::pass pass(gate_);
     if (pass.open()) {
-      auto asked = std::make_unique<acquire_exchange>(*this);
+      auto asked = std::make_unique<acquire_exchange>(*this, !request.asked_before);
       asked->order_key = request.holder;
       asked->answer_by = request.answer_by;
       asked->what = words().acquire(request);

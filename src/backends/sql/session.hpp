@@ -5,6 +5,7 @@
 #include "backend_api/hearing.hpp"
 #include "backend_api/store_identity.hpp"
 #include "backends/sql/connection.hpp"
+#include "backends/sql/lanes.hpp"
 #include "backends/sql/speech.hpp"
 #include "base/mutex.hpp"
 #include "net/pump.hpp"
@@ -16,7 +17,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,8 +75,6 @@ class session : public std::enable_shared_from_this<session>,
   static constexpr duration sweep_interval = std::chrono::seconds{60};
   /// A list is asked for in pieces of so many names.
   static constexpr std::size_t most_names_at_once = 128;
-  /// So many contenders can be on the second connection; those that lapse unheard-of stay counted.
-  static constexpr std::size_t most_on_second = 100'000;
 
  protected:
   /// `scheme`, `store` and `place`: as store_identity.
@@ -168,8 +166,7 @@ class session : public std::enable_shared_from_this<session>,
   bool greeted_ SALLYPORT_GUARDED_BY(state_) = false;
   std::optional<base::failure> trouble_ SALLYPORT_GUARDED_BY(state_);
   time_point next_sweep_ SALLYPORT_GUARDED_BY(state_){};
-  // Contenders of the second connection.
-  std::set<std::pair<std::uint64_t, std::uint64_t>> second_ SALLYPORT_GUARDED_BY(state_);
+  lanes lanes_ SALLYPORT_GUARDED_BY(state_);
 };
 
 }  // namespace sallyport::backends::sql
