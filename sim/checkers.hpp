@@ -95,7 +95,7 @@ class store_checker {
 
   void granted(std::size_t lock, const backend_api::holder_id& who, std::uint64_t client,
                const backend_api::granted& grant, time_point store_now);
-  void waits(const request& asked, std::uint64_t client, time_point store_now);
+  void waits(const request& asked, std::uint64_t client, time_point lapses, time_point store_now);
   void left(std::size_t lock, const backend_api::holder_id& who);
   /// It holds nothing; it may wait.
   void no_holder(std::size_t lock, const backend_api::holder_id& who);

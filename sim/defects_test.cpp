@@ -56,6 +56,7 @@ constexpr planted_case cases[] = {
     {defect::tokens_not_raised_on_connect, "tokens_not_raised_on_connect", 1000, "redis"},
     {defect::queue_expires_early, "queue_expires_early", 1000, "redis"},
     {defect::blocks_ahead_of_clock, "blocks_ahead_of_clock", 1000, "redis"},
+    {defect::newcomer_passes_unserved, "newcomer_passes_unserved", 2000, "redis"},
     {defect::unheard_waiter_starves, "unheard_waiter_starves", 1000, "redis"},
     {defect::raise_not_awaited, "raise_not_awaited", 2000, "redlock"},
     {defect::raise_unconditional, "raise_unconditional", 2000, "redlock"},

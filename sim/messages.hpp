@@ -59,10 +59,14 @@ struct reply {
   bool in_trouble = false;                ///< it was done, and that is not what the driver hears
   /// Redis: the server does not know the script of this request.
   std::shared_ptr<const request> unknown_script{};
-  /// A node of a quorum: its very words.
+  /// A node of a quorum, or Redis with `left_rest`: its very words.
   std::shared_ptr<const backends::redis::reply> raw{};
   /// Redis: a heartbeat found that something has changed, and is to be asked in full.
   std::shared_ptr<const request> ask_in_full{};
+  /// Redis: there were too many others to be served first, and it is to be asked again at once.
+  std::shared_ptr<const request> ask_again{};
+  /// Redis: the request whose script left waiters to be served; `raw` says so.
+  std::shared_ptr<const request> left_rest{};
 };
 
 }  // namespace sallyport::sim

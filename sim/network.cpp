@@ -117,7 +117,7 @@ reply link::answer_to(const request& asked) {
     return store_.refuse(asked);
   }
   reply said = store_.execute(asked, client_);
-  const bool done = !said.unknown_script && !said.ask_in_full;
+  const bool done = !said.unknown_script && !said.ask_in_full && !said.ask_again;
   if (done && shared_.strikes(fault::fail_after)) {
     shared_.count.add(counter::trouble_after_effect);
     said.in_trouble = true;

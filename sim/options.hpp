@@ -129,9 +129,11 @@ struct options {
   bool single_tokens = false;             ///< the store reserves one token at a time
   bool notices_without_grant = false;
   std::uint32_t deaf_clients = 0;  ///< Redis: every so-manieth client never hears a notice; 0: none
-  double readers = 0.5;            ///< how much of a shared_mutex's callers are readers
-  double tries = 0.2;              ///< calls that do not wait
-  double timed = 0.4;              ///< calls that wait for some time
+  /// Redis: a script serves two waiters at a time, and tickets live longer from the fourth in line on.
+  bool small_bounds = false;
+  double readers = 0.5;  ///< how much of a shared_mutex's callers are readers
+  double tries = 0.2;    ///< calls that do not wait
+  double timed = 0.4;    ///< calls that wait for some time
   double cancels = 0.1;
   double long_holds = 0.1;    ///< turns that last for several leases
   double fixed_leases = 0.2;  ///< leases that are not renewed

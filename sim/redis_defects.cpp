@@ -6,10 +6,12 @@
 #include "base/planted.hpp"
 #include "sim/redis/sha1.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <map>
 #include <string_view>
+#include <utility>
 
 namespace sallyport::sim {
 namespace {
@@ -23,7 +25,7 @@ struct mistake {
   std::string_view wrong;
 };
 
-constexpr std::array<mistake, 10> mistakes{{
+constexpr std::array<mistake, 11> mistakes{{
     {defect::script_releases_anybody,
      "type(value) == 'string' and string.sub(value, 1, #ARGV[5]) == ARGV[5]",
      "type(value) == 'string'"},
@@ -36,6 +38,7 @@ constexpr std::array<mistake, 10> mistakes{{
     {defect::tokens_without_floor, "if last == tonumber(", "if false and last == tonumber("},
     {defect::queue_expires_early, "* 1.25)", "* 0.3)"},
     {defect::blocks_ahead_of_clock, "elseif last > block_end and", "elseif false and"},
+    {defect::newcomer_passes_unserved, "if more then return {5} end", ""},
     {defect::unheard_waiter_starves, "redis.call('ZADD', queue, place + 0.5, id)",
      "redis.call('ZADD', queue, place, id)"},
     {defect::raise_unconditional, "if id ~= ARGV[2] then return {0} end", ""},
@@ -43,9 +46,20 @@ constexpr std::array<mistake, 10> mistakes{{
      "last = tonumber(redis.call('GET', counter) or 0)\nhold("},
 }};
 
-/// The scripts with the present mistake in them: by their text, and by the hash of the right one.
-struct broken_scripts {
-  defect which = defect::none;
+/// What a script does for many waiters, and from how few on in a world with small bounds.
+struct smaller_bound {
+  std::string_view usual;
+  std::string_view here;
+};
+
+constexpr std::array<smaller_bound, 3> smaller_bounds{{
+    {"local most_served = 128", "local most_served = 2"},
+    {"places_a_stretch, longest_stretch = 128, 32", "places_a_stretch, longest_stretch = 2, 4"},
+    {"local tickets_left = 128", "local tickets_left = 2"},
+}};
+
+/// The scripts as they run here, where they differ: by their text, and by the hash of the usual one.
+struct changed_scripts {
   std::map<std::string, std::string, std::less<>> text_of;
   std::map<std::string, std::string, std::less<>> sha1_of;
 };
@@ -60,11 +74,12 @@ std::size_t replace_all(std::string& text, std::string_view right, std::string_v
   return count;
 }
 
-broken_scripts break_scripts(const mistake& made) {
+changed_scripts change_scripts(const mistake* made, bool small_bounds) {
   using namespace backends::redis;
   namespace quorum = backends::redlock::scripts;
-  broken_scripts broken{made.which, {}, {}};
-  std::size_t count = 0;
+  changed_scripts changed;
+  std::size_t mistakes_made = 0;
+  std::array<std::size_t, smaller_bounds.size()> bounds_found{};
   for (const auto* each :
        {&scripts::acquire,   &scripts::acquire_many, &scripts::beat,       &scripts::break_lock,
         &scripts::downgrade, &scripts::leave,        &scripts::leave_many, &scripts::raise,
@@ -73,27 +88,37 @@ broken_scripts break_scripts(const mistake& made) {
         &quorum::extend,     &quorum::heal,          &quorum::leave,       &quorum::raise,
         &quorum::who}) {
     std::string text(each->text);
-    count += replace_all(text, made.right, made.wrong);
-    broken.sha1_of.emplace(each->sha1, redis::sha1_hex(text));
-    broken.text_of.emplace(each->text, std::move(text));
+    if (made != nullptr) mistakes_made += replace_all(text, made->right, made->wrong);
+    for (std::size_t i = 0; small_bounds && i < smaller_bounds.size(); ++i) {
+      bounds_found[i] += replace_all(text, smaller_bounds[i].usual, smaller_bounds[i].here);
+    }
+    changed.sha1_of.emplace(each->sha1, redis::sha1_hex(text));
+    changed.text_of.emplace(each->text, std::move(text));
   }
-  SALLYPORT_CHECK(count > 0);  // the script was changed: the mistake has to be made anew
-  return broken;
+  // A script was changed: the mistake has to be made anew, or the bound be found again.
+  SALLYPORT_CHECK(made == nullptr || mistakes_made > 0);
+  for (const std::size_t found : bounds_found) SALLYPORT_CHECK(!small_bounds || found > 0);
+  return changed;
+}
+
+const changed_scripts& scripts_with(const mistake* made, bool small_bounds) {
+  thread_local std::map<std::pair<const mistake*, bool>, changed_scripts> all;
+  const auto [place, fresh] = all.try_emplace({made, small_bounds});
+  if (fresh) place->second = change_scripts(made, small_bounds);
+  return place->second;
 }
 
 }  // namespace
 
-const std::vector<std::string>& with_defect(const std::vector<std::string>& command) {
-  static broken_scripts broken;
-  static std::vector<std::string> changed;
-  if (broken.which != base::planted_defect) {
-    broken = {base::planted_defect, {}, {}};
-    for (const mistake& each : mistakes) {
-      if (each.which == base::planted_defect) broken = break_scripts(each);
-    }
-  }
-  if (broken.text_of.empty()) return command;
-  for (const auto* replacements : {&broken.text_of, &broken.sha1_of}) {
+const std::vector<std::string>& as_run_here(const std::vector<std::string>& command,
+                                            bool small_bounds) {
+  thread_local std::vector<std::string> changed;
+  const auto* const made = std::ranges::find(mistakes, base::planted_defect,
+                                             [](const mistake& each) { return each.which; });
+  const bool mistaken = made != mistakes.end();
+  if (!mistaken && !small_bounds) return command;
+  const changed_scripts& scripts = scripts_with(mistaken ? made : nullptr, small_bounds);
+  for (const auto* replacements : {&scripts.text_of, &scripts.sha1_of}) {
     for (std::size_t i = 1; i < command.size() && i < 3; ++i) {
       const auto found = replacements->find(command[i]);
       if (found == replacements->end()) continue;

@@ -126,7 +126,31 @@ void redis_driver::encode(request& asked) {
       std::make_shared<const std::vector<std::string>>(words_of(command_of(speech_, asked), false));
 }
 
+void redis_driver::serve_rest(const reply& said) {
+  const auto rest = backends::redis::rest_to_serve(command_of(speech_, *said.left_rest), *said.raw);
+  if (!rest || !link_->connected()) return;
+  shared().count.add(counter::rest_served);
+  request next = *said.left_rest;
+  next.what = operation::release;
+  next.number = 0;  // nobody waits for it
+  next.holder = {};
+  next.sent_at = shared().loop.now();
+  next.command = std::make_shared<const std::vector<std::string>>(words_of(*rest, false));
+  link_->send({std::move(next)});
+}
+
+bool redis_driver::repeat(const request& asked, reply& said) {
+  if (asked_since(said.holder, said.number)) {
+    said.failed = base::failure{make_error_code(errc::unavailable), "simulated"};
+    return false;
+  }
+  shared().count.add(counter::asked_again);
+  link_->send({asked});
+  return true;
+}
+
 bool redis_driver::decode(reply& said) {
+  if (said.ask_again) return !repeat(*said.ask_again, said);
   if (said.unknown_script) {
     shared().count.add(counter::script_unknown);
     if (asked_since(said.holder, said.number)) {

@@ -16,7 +16,8 @@ class redis_node;
 
 /// One process's client of a Redis server: the real protocol, and what src/backends/redis does
 /// around it, without its sockets. A new waiter is not put into the queue before it would be heard
-/// there; a script that the server does not know is sent again in full, unless that would overtake.
+/// there; a script that the server does not know is sent again in full, unless that would overtake,
+/// and so is a question that others stood in the way of; what a script left to be served is served.
 /// Thread safety: none.
 class redis_driver final : public sim_backend {
  public:
@@ -34,9 +35,12 @@ class redis_driver final : public sim_backend {
   // sim_backend
   void encode(request& asked) override;
   bool decode(reply& said) override;
+  void serve_rest(const reply& said) override;
   // link_user
   void message_arrives(const std::string& channel, const std::string& payload) override;
 
+  /// The same request once more, unless it would overtake a later one of its contender.
+  bool repeat(const request& asked, reply& said);
   void tell(const std::string& channel, const std::string& payload);
 
   backends::redis::protocol speech_;

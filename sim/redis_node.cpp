@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 namespace sallyport::sim {
@@ -24,6 +25,15 @@ constexpr client_number nobody = 0;
 constexpr double share_relied_on = 0.97;
 
 duration whole_milliseconds(duration span) { return std::chrono::ceil<milliseconds>(span); }
+
+/// As backends::redis::rest_to_serve, which makes a call of it.
+bool leaves_rest(const request& asked, const redis::reply& raw) {
+  if (asked.what == operation::downgrade) {
+    return raw.elements.size() > 4 && raw.elements[4].integer == 1;
+  }
+  return (asked.what == operation::release || asked.what == operation::withdraw) &&
+         raw.integer >= 2;
+}
 
 constexpr std::array all_scripts{
     &backends::redis::scripts::acquire,    &backends::redis::scripts::acquire_many,
@@ -118,10 +128,19 @@ reply redis_node::execute(const request& asked, client_number from) {
       return out;
     }
   }
+  if (asked.what == operation::acquire && backends::redis::undecided(raw)) {
+    out.ask_again = std::make_shared<const request>(asked);
+    checks_.store.noticed(take_notices(asked.name), script_time());
+    return out;
+  }
   decode(asked, raw, out);
   if (raw.is_error()) {
     shared_.fail("scripts", raw.text);
     return out;
+  }
+  if (leaves_rest(asked, raw)) {
+    out.left_rest = std::make_shared<const request>(asked);
+    out.raw = std::make_shared<const redis::reply>(raw);
   }
   request in_milliseconds = asked;
   in_milliseconds.lease_length = whole_milliseconds(asked.lease_length);
@@ -217,8 +236,9 @@ void redis_node::delete_some_lock() {
 void redis_node::break_some_grant(const lock_name& name, backend_api::break_mode mode) {
   if (!reachable() || paused()) return;
   greet();
-  const auto seen =
-      who_answer_of(run(words_of(operator_.who(name.text(), true), false)), name.text());
+  const auto page = run(words_of(operator_.who(std::span(&name.text(), 1), true), false));
+  if (page.elements.empty()) return;
+  const auto seen = who_answer_of(page.elements.front(), name.text());
   if (!seen || !*seen || (*seen)->holders.empty()) return;
   const auto& holders = (*seen)->holders;
   const fencing_token token = holders[shared_.random.below(holders.size())].token;
@@ -231,6 +251,7 @@ void redis_node::break_some_grant(const lock_name& name, backend_api::break_mode
                static_cast<std::int64_t>(token.value()), static_cast<std::int64_t>(mode));
   shared_.count.add(mode == backend_api::break_mode::safe ? counter::broken_safely
                                                           : counter::broken_at_once);
+  // Whatever it left to be served is left to the waiters' questions, as by a person who pulls the plug.
   checks_.store.noticed(take_notices(name), script_time());
 }
 

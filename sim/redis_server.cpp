@@ -47,7 +47,7 @@ redis::wall_ms redis_server::wall_ms() const {
 }
 
 redis::reply redis_server::run(const words& command) {
-  return memory_.execute(with_defect(command), wall_time());
+  return memory_.execute(as_run_here(command, shared_.plan.small_bounds), wall_time());
 }
 
 void redis_server::add(client_number client, const std::shared_ptr<redis_link>& connections) {
@@ -57,7 +57,9 @@ void redis_server::add(client_number client, const std::shared_ptr<redis_link>& 
 void redis_server::greet() {
   for (const auto* each : scripts_) {
     // What it knows already is not sent again here: these are long.
-    if (memory_.find_script(each->sha1) != nullptr) continue;
+    const words by_name =
+        as_run_here({"EVALSHA", std::string(each->sha1)}, shared_.plan.small_bounds);
+    if (memory_.find_script(by_name[1]) != nullptr) continue;
     (void)run({"SCRIPT", "LOAD", std::string(each->text)});
   }
 }

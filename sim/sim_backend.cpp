@@ -220,6 +220,7 @@ void sim_backend::replies_arrive(std::vector<reply> batch) {
 void sim_backend::take(std::vector<reply>& batch) {
   std::vector<renew_outcome> renewals;
   for (reply& each : batch) {
+    if (each.left_rest) serve_rest(each);
     const auto found = pending_.find(each.number);
     if (found == pending_.end() || !decode(each)) continue;
     waiting_call call = std::move(found->second);

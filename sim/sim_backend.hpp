@@ -61,6 +61,8 @@ class sim_backend : public store_driver, protected link_user {
   virtual void encode(request& /*asked*/) {}
   /// Looks at a reply before it is told. False: it was no answer yet.
   virtual bool decode(reply& /*said*/) { return true; }
+  /// Its script left waiters to be served: goes on with them. Also when nobody waits for the reply.
+  virtual void serve_rest(const reply& /*said*/) {}
   /// A later request of this contender is under way.
   [[nodiscard]] bool asked_since(const backend_api::holder_id& who, std::uint64_t number) const;
 

@@ -79,8 +79,9 @@ void store_checker::acquire_executed(const request& asked, std::uint64_t client,
     // "Already yours" tells of tokens that were reserved before.
     if (drawn(lock, grant->tokens.first)) return;
     granted(lock, asked.holder, client, *grant, store_now);
-  } else if (std::holds_alternative<backend_api::waiting>(*said)) {
-    waits(asked, client, store_now);
+  } else if (const auto* queued = std::get_if<backend_api::waiting>(&*said)) {
+    if (queued->ticket_stretch > 1) shared_.count.add(counter::ticket_stretched);
+    waits(asked, client, store_now + asked.ticket_length * queued->ticket_stretch, store_now);
   } else {
     no_holder(lock, asked.holder);
   }
@@ -115,8 +116,8 @@ void store_checker::granted(std::size_t lock, const holder_id& who, std::uint64_
   remember_draw(lock, grant.tokens);
 }
 
-void store_checker::waits(const request& asked, std::uint64_t client, time_point store_now) {
-  const time_point lapses = store_now + asked.ticket_length;
+void store_checker::waits(const request& asked, std::uint64_t client, time_point lapses,
+                          time_point store_now) {
   present_[asked.holder] = {client, false, false, lapses};
   auto& queue = queues_[shared_.index_of(asked.name)];
   for (place& each : queue) {

@@ -1,5 +1,7 @@
 #include "sim/world.hpp"
 
+#include "sim/redis_defects.hpp"
+
 #include <algorithm>
 #include <chrono>
 
@@ -79,7 +81,9 @@ duration world::patience() const {
   // Requests may come up to two leases late, what they did lapses after a lease or a ticket's life;
   // a client asks a troubled store again after a second at most; and whoever waits is served one
   // after the other.
-  const duration lapses = 3 * plan.longest_lease + 4 * plan.heartbeat + plan.request_timeout;
+  const duration ticket = 4 * plan.heartbeat + plan.request_timeout;
+  const duration lapses =
+      3 * plan.longest_lease + (plan.small_bounds ? longest_small_stretch : 1) * ticket;
   const duration asks_again = 2 * plan.request_timeout + std::chrono::seconds{3};
   const auto waiters = duration::rep{plan.processes} * plan.callers;
   return lapses + asks_again + faults_.set_back() + (quorum_ ? quorum_->slowness() : duration{0}) +

@@ -34,6 +34,7 @@ enum class defect {
   tokens_not_raised_on_connect,  ///< a counter that was set back goes on from there
   queue_expires_early,           ///< the queue's keys do not live as long as its tickets
   blocks_ahead_of_clock,         ///< blocks of tokens are drawn whole, however fast
+  newcomer_passes_unserved,      ///< who comes while a long queue is half served enters before it
   unheard_waiter_starves,        ///< a waiter that nobody hears for loses every turn
   // Of a quorum of Redis servers.
   raise_not_awaited,        ///< a token counts before a majority's counters have reached it

@@ -94,6 +94,18 @@ renew_request random_locks::renewal(const contender& who, std::size_t name) {
           .answer_by = {}};
 }
 
+wire_command random_locks::look(const backends::redis::protocol& client, std::size_t name) {
+  std::vector<std::string> asked{names_[name].text()};
+  const bool also_foreign = luck_.chance(0.5);
+  static constexpr std::array<std::string_view, 3> pages{backends::redis::first_page, "(1", "(2.5"};
+  const auto page = pages[luck_.below(pages.size())];
+  // The keys of a node of a cluster have to share a slot.
+  if (!cluster_ && luck_.chance(0.5)) {
+    for (const auto& each : names_) asked.push_back(each.text());
+  }
+  return client.who(asked, also_foreign, page);
+}
+
 wire_command random_locks::next() {
   // Contenders stay with the name that is theirs by number, so that they meet there.
   const auto index = luck_.below(contenders_.size());
@@ -121,7 +133,7 @@ wire_command random_locks::next() {
     return client.break_lock(names_[name], fencing_token(token),
                              luck_.chance(0.5) ? break_mode::safe : break_mode::at_once);
   }
-  if (what < 98) return client.who(names_[name].text(), luck_.chance(0.5));
+  if (what < 98) return look(client, name);
   return luck_.chance(0.5) ? client.raise() : client.raise_and_name("shop");
 }
 

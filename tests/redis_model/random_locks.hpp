@@ -46,6 +46,9 @@ class random_locks {
   /// In full, or as a heartbeat that travels with others.
   [[nodiscard]] backends::redis::wire_command acquire(contender& who, std::size_t name);
   [[nodiscard]] backend_api::renew_request renewal(const contender& who, std::size_t name);
+  /// About one name or several, from their beginnings or behind some place.
+  [[nodiscard]] backends::redis::wire_command look(const backends::redis::protocol& client,
+                                                   std::size_t name);
   [[nodiscard]] lock_kind kind_of(std::size_t name);
   [[nodiscard]] std::string some_lock_key();
   [[nodiscard]] std::string some_key();

@@ -73,7 +73,9 @@ void put_in_order(reply& answer, order how) {
       return;
     }
     case order::who:
-      if (elements.size() > 3) put_in_order(elements[3], order::pairs);
+      for (reply& each : elements) {
+        if (each.elements.size() > 3) put_in_order(each.elements[3], order::pairs);
+      }
       return;
     case order::scan:
       if (elements.size() == 2) put_in_order(elements[1], order::items);

@@ -86,6 +86,8 @@ base::result<std::monostate> connection::match(std::vector<reply>& said) {
     if (!who) continue;
     if (unknown_script) {
       heal(std::move(who));
+    } else if (who->again(each)) {
+      repeat(std::move(who));
     } else {
       tell(std::move(who), each);
     }
@@ -94,12 +96,24 @@ base::result<std::monostate> connection::match(std::vector<reply>& said) {
   return std::monostate{};
 }
 
+bool connection::too_late_for(const exchange& what) {
+  if (!up_) return true;
+  return what.order_key != backend_api::holder_id{} &&
+         std::any_of(in_flight_.begin(), in_flight_.end(),
+                     [&](const flight& other) { return other.trace.order_key == what.order_key; });
+}
+
+void connection::repeat(std::unique_ptr<exchange> what) {
+  if (too_late_for(*what)) {
+    tell(std::move(what), {make_error_code(errc::unavailable),
+                           link_->describe() + " was not ready, and nothing was done; ask again"});
+    return;
+  }
+  put_in_flight(std::move(what));
+}
+
 void connection::heal(std::unique_ptr<exchange> what) {
-  const bool overtaken =
-      what->order_key != backend_api::holder_id{} &&
-      std::any_of(in_flight_.begin(), in_flight_.end(),
-                  [&](const flight& other) { return other.trace.order_key == what->order_key; });
-  if (!up_ || overtaken) {
+  if (too_late_for(*what)) {
     tell(std::move(what),
          {make_error_code(errc::unavailable),
           link_->describe() + " no longer knew the script, and nothing was done; ask again"});

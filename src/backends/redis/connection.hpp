@@ -23,6 +23,9 @@ namespace sallyport::backends::redis {
 /// One command and who waits for its reply.
 class exchange : public pipeline::exchange<wire_command, reply> {
  public:
+  /// True: the server says that nothing was done and that it is to be sent again at once.
+  [[nodiscard]] virtual bool again(const reply& /*said*/) const { return false; }
+
   /// Commands of one key take effect in the order in which they were sent; zero: none.
   backend_api::holder_id order_key;
 };
@@ -62,8 +65,9 @@ using command_pipeline = pipeline::connection<link, exchange, connection_owner, 
 ///
 /// A command that is `asking` follows an ASKING of its own, whose reply nobody sees.
 ///
-/// A script that the server does not know (NOSCRIPT) is sent again in full at once. If a later
-/// command of the same order_key is under way already, it is answered `unavailable` instead.
+/// A script that the server does not know (NOSCRIPT) is sent again in full at once, and so is a
+/// command that is to be sent again(), until its answer_by. If a later command of the same order_key
+/// is under way already, it is answered `unavailable` instead.
 ///
 /// A server that says that it has become a replica (READONLY, MASTERDOWN) is left: the next
 /// connection may lead to the new master, when the address is a name that follows it.
@@ -110,6 +114,9 @@ class connection final : public command_pipeline {
   void put_in_flight(std::unique_ptr<exchange> what, script_form form) SALLYPORT_REQUIRES(mutex_);
   base::result<std::monostate> match(std::vector<reply>& said) override SALLYPORT_REQUIRES(mutex_);
   void heal(std::unique_ptr<exchange> what) SALLYPORT_REQUIRES(mutex_);
+  void repeat(std::unique_ptr<exchange> what) SALLYPORT_REQUIRES(mutex_);
+  /// A later command of the same order is under way, or there is no connection any more.
+  [[nodiscard]] bool too_late_for(const exchange& what) SALLYPORT_REQUIRES(mutex_);
 };
 
 /// Says nothing and takes everybody: for servers that are only asked where others are.

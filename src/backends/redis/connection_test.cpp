@@ -52,6 +52,7 @@ class recorded_exchange final : public exchange {
     if (afterwards) afterwards();
   }
   bool still_meant() override { return !when_asked || when_asked(); }
+  bool again(const reply& said) const override { return said.text == "again"; }
   std::function<void()> afterwards;
   std::function<bool()> when_asked;
 
@@ -855,6 +856,49 @@ TEST_F(Connection, NeverLetsARequestBeOvertakenByOneThatIsStillUnderWay) {
   ASSERT_TRUE(run([&] { return two->times == 1; }));
   EXPECT_TRUE(one->unavailable());
   EXPECT_EQ(server_.received(), "");
+}
+
+// Commands that are to be sent again.
+
+TEST_F(Connection, SendsAgainAsOftenAsTheServerSaysSo) {
+  connect();
+  const auto one = send_script(1);
+  ASSERT_EQ(server_.take(), by_name);
+
+  for (int i = 0; i < 3; ++i) {
+    server_.say("+again\r\n");
+    ASSERT_TRUE(run([&] { return server_.received() == by_name; }));
+    server_.take();
+  }
+  EXPECT_EQ(one->times, 0);
+  server_.say("+1\r\n");
+
+  ASSERT_TRUE(run([&] { return one->replied("1"); }));
+}
+
+TEST_F(Connection, SendsNothingAgainPastALaterRequestOfItsKey) {
+  connect();
+  const auto one = send_script(1);
+  const auto two = send_script(1);
+  ASSERT_EQ(server_.take(), by_name + by_name);
+
+  server_.say("+again\r\n+2\r\n");
+
+  ASSERT_TRUE(run([&] { return one->times == 1 && two->replied("2"); }));
+  EXPECT_TRUE(one->unavailable());
+  EXPECT_EQ(server_.received(), "");
+}
+
+TEST_F(Connection, SendsAgainOnlyUntilTheAnswerIsDue) {
+  connect();
+  const auto one = send("ONE", 50ms);
+  ASSERT_TRUE(run([&] { return server_.received() == wire("ONE"); }));
+  server_.take();
+  server_.say("+again\r\n");
+  ASSERT_TRUE(run([&] { return server_.received() == wire("ONE"); }));
+  server_.take();
+
+  EXPECT_TRUE(run([&] { return one->unknown(); }));
 }
 
 }  // namespace

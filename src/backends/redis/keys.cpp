@@ -139,6 +139,13 @@ std::string_view name_in(std::string_view key, std::string_view prefix) noexcept
   return key.substr(0, key.find(separator));
 }
 
+lock_part part_of_lock(std::string_view key, std::string_view name) noexcept {
+  key.remove_prefix(static_cast<std::size_t>(name.data() + name.size() - key.data()));
+  if (key.empty()) return lock_part::holders;
+  key.remove_prefix(separator.size());
+  return key.starts_with("queue") ? lock_part::queue : lock_part::other;
+}
+
 std::string pattern_of(std::string_view text) {
   std::string pattern;
   for (const char each : text) {

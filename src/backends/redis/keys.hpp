@@ -56,6 +56,11 @@ class lock_place {
 /// a lock with this prefix. Lock keys are recognised by their value, not here.
 [[nodiscard]] std::string_view name_in(std::string_view key, std::string_view prefix) noexcept;
 
+/// Which part of its lock a key is.
+enum class lock_part : std::uint8_t { holders, queue, other };
+/// REQUIRES: `name` is what name_in(key) said.
+[[nodiscard]] lock_part part_of_lock(std::string_view key, std::string_view name) noexcept;
+
 /// For SCAN: matches exactly the keys that begin with `text`.
 [[nodiscard]] std::string pattern_of(std::string_view text);
 

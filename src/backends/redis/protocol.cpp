@@ -30,12 +30,16 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr std::int64_t most_tickets_shown = 10'000;
 /// While the holder is somebody who does not know of our queue, its head asks this often.
 constexpr milliseconds shortest_poll{50};
 constexpr milliseconds longest_poll{250};
 /// "When you like": core asks again at its heartbeat.
 constexpr duration whenever = std::chrono::hours{24};
+/// More than the scripts say; what stands there comes from outside.
+constexpr std::int64_t longest_stretch = 1'000;
+
+/// Whoever goes on with what another's call left to be served leaves under this id, which nobody has.
+constexpr backend_api::holder_id nobody{UINT64_MAX, UINT64_MAX};
 
 char letter_of(lock_kind kind) {
   switch (kind) {
@@ -106,7 +110,25 @@ waiting waiting_of(const reply& said, double draw) {
     ask_again =
         std::min<duration>(ask_again, shortest_poll + milliseconds{static_cast<int>(spread)});
   }
-  return {ask_again, permits_at(said, 5), token_at(said, 2)};
+  return {.ask_again_after = ask_again,
+          .permits = permits_at(said, 5),
+          .newest_token = token_at(said, 2),
+          .ahead = static_cast<std::uint32_t>(
+              std::clamp<std::int64_t>(integer_at(said, 6), 0, UINT32_MAX)),
+          .ticket_stretch = static_cast<std::uint32_t>(
+              std::clamp<std::int64_t>(integer_at(said, 7), 1, longest_stretch))};
+}
+
+/// What a leave says behind its keys and the arguments that all such calls have in common.
+void add_leaver(wire_command& call, lock_kind kind, const backend_api::holder_id& holder,
+                bool withdraw) {
+  const auto id = hex_of(holder);
+  const char letter = letter_of(kind);
+  const std::string_view kind_word(&letter, 1);
+  if (!has_many_holders(kind)) call.add({"sp1 ", kind_word, " ", view(id)});
+  call.add(kind_word);
+  call.add(view(id));
+  call.add(std::string_view(withdraw ? "w" : "r"));
 }
 
 }  // namespace
@@ -165,8 +187,7 @@ wire_command protocol::acquire(const acquire_request& request, bool known) const
 
 bool protocol::may_beat(const acquire_request& request) const noexcept {
   // The keys of one command have to share a slot in a cluster.
-  return !how_.cluster && request.asked_before && request.may_wait && !request.driven &&
-         !has_many_holders(request.kind);
+  return !how_.cluster && request.asked_before && request.may_wait && !request.driven;
 }
 
 wire_command protocol::beat(std::span<const acquire_request> batch) const {
@@ -215,17 +236,10 @@ wire_command protocol::renew(const renew_request& request) const {
 }
 
 wire_command protocol::leave(const leave_request& request, bool withdraw) const {
-  const bool many = has_many_holders(request.kind);
-  const auto id = hex_of(request.holder);
-  const char letter = letter_of(request.kind);
-  const std::string_view kind(&letter, 1);
   wire_command call =
-      queue_call(many ? scripts::leave_many : scripts::leave, place_of(request.name.text()),
-                 request.kind == lock_kind::election);
-  if (!many) call.add({"sp1 ", kind, " ", view(id)});
-  call.add(kind);
-  call.add(view(id));
-  call.add(std::string_view(withdraw ? "w" : "r"));
+      queue_call(has_many_holders(request.kind) ? scripts::leave_many : scripts::leave,
+                 place_of(request.name.text()), request.kind == lock_kind::election);
+  add_leaver(call, request.kind, request.holder, withdraw);
   return call;
 }
 
@@ -259,14 +273,17 @@ wire_command protocol::break_lock(const lock_name& name, fencing_token observed,
   return call;
 }
 
-wire_command protocol::who(std::string_view name, bool also_foreign) const {
-  const lock_place place = place_of(name);
-  wire_command call = call_of(scripts::who, 3);
-  place.add_lock(call);
-  place.add_side(call, "queue");
-  place.add_side(call, "waiters");
-  call.add(most_tickets_shown);
+wire_command protocol::who(std::span<const std::string> names, bool also_foreign,
+                           std::string_view page) const {
+  wire_command call = call_of(scripts::who, 3 * names.size());
+  for (const std::string& each : names) {
+    const lock_place place = place_of(each);
+    place.add_lock(call);
+    place.add_side(call, "queue");
+    place.add_side(call, "waiters");
+  }
   call.add(std::string_view(also_foreign ? "1" : "0"));
+  call.add(page);
   return call;
 }
 
@@ -325,6 +342,39 @@ std::string counter_in(const wire_command& command) {
   return std::move(words[last_key]);
 }
 
+std::optional<wire_command> rest_to_serve(const wire_command& asked, const reply& said) {
+  // Of what calls that serve a queue have in common: how many keys, the keys, and as many arguments.
+  constexpr std::size_t common_words = 1 + 5 + 4;
+  constexpr std::int64_t more = 2;
+  std::optional<lock_kind> kind;
+  std::vector<std::string> words;
+  if (asked.script == &scripts::leave || asked.script == &scripts::leave_many) {
+    if (!said.is_integer() || (said.integer & more) == 0) return std::nullopt;
+    words = arguments_of(asked);
+    const std::size_t kind_word = common_words + (asked.script == &scripts::leave ? 1 : 0);
+    if (words.size() > kind_word) kind = kind_of(words[kind_word]);
+  } else if (asked.script == &scripts::downgrade) {
+    if (integer_at(said, 4) != 1) return std::nullopt;
+    words = arguments_of(asked);
+    kind = lock_kind::shared_mutex;
+  } else if (asked.script == &scripts::break_lock) {
+    if (said.elements.size() != 2) return std::nullopt;
+    words = arguments_of(asked);
+    kind = kind_of(said.elements[1].text);
+  }
+  if (!kind || words.size() < common_words) return std::nullopt;
+  // Who breaks a lock does not know its kind, and brings the channel of changes in any case.
+  if (*kind != lock_kind::election) words[common_words - 1].clear();
+  wire_command call = call_of(has_many_holders(*kind) ? scripts::leave_many : scripts::leave, 5);
+  for (std::size_t i = 1; i < common_words; ++i) call.add(words[i]);
+  add_leaver(call, *kind, nobody, false);
+  return call;
+}
+
+bool undecided(const reply& said) {
+  return said.is_array() && said.elements.size() == 1 && said.elements.front().integer == 5;
+}
+
 base::failure failure_of(const reply& error) {
   // Transient, and said before anything was done.
   constexpr std::array<std::string_view, 10> passing{
@@ -373,7 +423,8 @@ base::result<renew_answer> renew_answer_of(const reply& said) {
 base::result<leave_answer> leave_answer_of(const reply& said) {
   if (said.is_error()) return tl::unexpected(failure_of(said));
   if (!said.is_integer()) return tl::unexpected(not_understood("release"));
-  return said.integer == 1 ? leave_answer::left : leave_answer::not_there;
+  // Two more when there is more to serve: rest_to_serve().
+  return said.integer % 2 == 1 ? leave_answer::left : leave_answer::not_there;
 }
 
 base::result<bool> set_value_answer_of(const reply& said) {
@@ -384,7 +435,7 @@ base::result<bool> set_value_answer_of(const reply& said) {
 
 base::result<std::monostate> break_answer_of(const reply& said) {
   if (said.is_error()) return tl::unexpected(failure_of(said));
-  switch (said.integer) {
+  switch (said.is_array() ? integer_at(said, 0) : said.integer) {
     case 1:
       return std::monostate{};
     case 0:
@@ -481,18 +532,13 @@ void read_tickets(const std::vector<reply>& tickets, std::int64_t now, lock_info
   }
 }
 
-}  // namespace
-
-base::result<std::optional<lock_info>> who_answer_of(const reply& said, std::string_view name) {
-  if (said.is_error()) return tl::unexpected(failure_of(said));
-  if (said.is_nil()) return std::nullopt;
-  if (!said.is_array() || said.elements.size() < 6) return tl::unexpected(not_understood("who"));
-  const std::int64_t now = said.elements[0].integer;
-  const std::int64_t ttl = said.elements[2].integer;
-  const reply& content = said.elements[3];
-  const std::string& waited_for = said.elements[4].text;
-  lock_info info;
-  info.name = name;
+void read_lock(const reply& page, lock_info& info) {
+  const std::int64_t now = page.elements[0].integer;
+  const std::int64_t ttl = page.elements[2].integer;
+  const reply& content = page.elements[3];
+  const std::string& waited_for = page.elements[4].text;
+  info.holders.clear();
+  info.closed_for = {};
   info.kind = kind_of(waited_for).value_or(lock_kind::mutex);
   if (waited_for.starts_with('n')) {
     std::from_chars(waited_for.data() + 1, waited_for.data() + waited_for.size(), info.permits);
@@ -501,18 +547,44 @@ base::result<std::optional<lock_info>> who_answer_of(const reply& said, std::str
     read_many_holders(content.elements, now, info);
   } else if (content.text.starts_with("sp1 ") || content.text.starts_with("sp2 ")) {
     read_one_holder(content.text, now, ttl, info);
-  } else if (said.elements[1].text != "none") {
+  } else if (page.elements[1].text != "none") {
     // Another library's: all that is known is that it is there.
     holder_info holder;
     holder.label = "(not a Sallyport client)";
     holder.remaining = milliseconds{std::max<std::int64_t>(ttl, 0)};
     info.holders.push_back(std::move(holder));
   }
-  read_tickets(said.elements[5].elements, now, info);
-  if (info.holders.empty() && info.waiters.empty() && info.closed_for == milliseconds{0}) {
-    return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<lock_info> lock_view::found() && {
+  const bool empty =
+      info.holders.empty() && info.waiters.empty() && info.closed_for == milliseconds{0};
+  return empty ? std::nullopt : std::optional(std::move(info));
+}
+
+base::result<std::monostate> add_page(lock_view& seen, const reply& page) {
+  const bool holders_are_known = seen.next_page != first_page || seen.tickets > 0;
+  seen.next_page.clear();
+  if (page.is_error()) return tl::unexpected(failure_of(page));
+  if (page.is_nil()) return std::monostate{};
+  if (!page.is_array() || page.elements.size() < 6) return tl::unexpected(not_understood("who"));
+  const std::vector<reply>& tickets = page.elements[5].elements;
+  seen.tickets += tickets.size();
+  if (page.elements.size() > 6 && seen.tickets < most_tickets_shown) {
+    seen.next_page = page.elements[6].text;
   }
-  return info;
+  read_tickets(tickets, page.elements[0].integer, seen.info);
+  if (!holders_are_known) read_lock(page, seen.info);
+  return std::monostate{};
+}
+
+base::result<std::optional<lock_info>> who_answer_of(const reply& said, std::string_view name) {
+  lock_view seen;
+  seen.info.name = name;
+  if (auto added = add_page(seen, said); !added) return tl::unexpected(std::move(added.error()));
+  return std::move(seen).found();
 }
 
 std::optional<notice> parse_notice(std::string_view message) {

@@ -33,6 +33,13 @@ extern const script_source set_value;
 extern const script_source who;
 }  // namespace scripts
 
+/// Where the tickets of a name begin.
+inline constexpr std::string_view first_page = "-inf";
+/// Of a longer queue only these are shown.
+inline constexpr std::size_t most_tickets_shown = 10'000;
+/// How many names one call of `who` may be for: the server does nothing else meanwhile.
+inline constexpr std::size_t most_names_asked = 128;
+
 /// How requests become commands, for one client. Immutable.
 /// Thread safety: all members.
 class protocol {
@@ -61,8 +68,11 @@ class protocol {
                                        std::string_view value) const;
   [[nodiscard]] wire_command break_lock(const lock_name& name, fencing_token observed,
                                         backend_api::break_mode mode) const;
-  /// `also_foreign`: a key of another library is something, too.
-  [[nodiscard]] wire_command who(std::string_view name, bool also_foreign) const;
+  /// Everything about these names. `also_foreign`: a key of another library is something, too. Of a
+  /// single name the next page can be asked for: lock_view::next_page.
+  /// REQUIRES: in a cluster they share a slot.
+  [[nodiscard]] wire_command who(std::span<const std::string> names, bool also_foreign,
+                                 std::string_view page = first_page) const;
   /// Raises the counter of the slot of no name to the server's clock.
   [[nodiscard]] wire_command raise() const;
   /// Does so, and asks for the store's name, which is `fresh_name` from then on if it has none.
@@ -99,6 +109,14 @@ using script_list = std::span<const script_source* const>;
 /// The key of the counter that this command may draw tokens from; empty: it draws none.
 [[nodiscard]] std::string counter_in(const wire_command& command);
 
+/// What the script of this call did not come to, as this answer of it says: a call that goes on with
+/// it, and may leave something over in its turn. Nothing: it came to all.
+[[nodiscard]] std::optional<wire_command> rest_to_serve(const wire_command& asked,
+                                                        const reply& said);
+/// An acquire that many others stood in the way of: nothing was done for its contender, and it is to be
+/// sent again at once.
+[[nodiscard]] bool undecided(const reply& said);
+
 /// Every decoder turns the server's own errors, and answers that it does not understand, into a
 /// failure.
 /// `draw` in [0, 1) spreads the questions of those who wait for a foreign holder.
@@ -110,7 +128,20 @@ using script_list = std::span<const script_source* const>;
 /// The store's name in the answer to raise_and_name(); empty: it was not asked for.
 [[nodiscard]] base::result<std::string> store_name_of(const reply& said);
 [[nodiscard]] base::result<std::monostate> break_answer_of(const reply& said);
-/// What lives is told by the server's own clock, which is part of the answer.
+
+/// What is known of a name after some pages of what `who` answers. What lives is told by the server's
+/// own clock, which is part of each answer.
+struct lock_view {
+  lock_info info;
+  std::string next_page{first_page};  ///< empty: there is none
+  std::size_t tickets = 0;            ///< how many were looked at
+
+  /// Nothing: nobody holds it, and nobody waits for it.
+  [[nodiscard]] std::optional<lock_info> found() &&;
+};
+/// Adds a page: of the answer to `who` the element that is for this name.
+[[nodiscard]] base::result<std::monostate> add_page(lock_view& seen, const reply& page);
+/// A name that has one page only.
 [[nodiscard]] base::result<std::optional<lock_info>> who_answer_of(const reply& said,
                                                                    std::string_view name);
 

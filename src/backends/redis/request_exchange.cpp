@@ -73,8 +73,16 @@ bool request_exchange::redirected(const base::result<reply>& said) {
 
 void request_exchange::answered(base::result<reply> said) {
   const delivery_gate::pass pass(home_.gate_);
-  if (!pass.open()) return;
-  if (!redirected(said)) deliver(std::move(said));
+  if (!pass.open() || redirected(said)) return;
+  go_on_serving(said);
+  deliver(std::move(said));
+}
+
+void request_exchange::go_on_serving(const base::result<reply>& said) {
+  std::optional<wire_command> rest;
+  if (said) rest = rest_to_serve(command, *said);
+  if (rest) home_.serve_rest(std::move(*rest), slot_);
+  if (purpose_ == purpose::serve_rest) home_.rest_served();
 }
 
 void request_exchange::witnessed(base::result<reply> said, std::optional<std::int64_t> replicas) {
@@ -111,6 +119,9 @@ void request_exchange::deliver(base::result<reply> said) {
       home_.listener_.downgrade_answered(holder, std::move(answer));
       return;
     }
+    case purpose::serve_rest:
+      // Whoever left was answered before. If this failed, the next question of any waiter goes on.
+      return;
     case purpose::other:
       done(std::move(said));
       return;

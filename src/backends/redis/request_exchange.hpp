@@ -39,6 +39,7 @@ class request_exchange final : public exchange {
     leave,
     downgrade,
     confirm_downgrade,
+    serve_rest,  ///< goes on with what a call of ours left to be served
     other
   };
 
@@ -46,6 +47,9 @@ class request_exchange final : public exchange {
       : home_(whose), purpose_(what), slot_(slot) {}
 
   void answered(base::result<reply> said) override;
+  [[nodiscard]] bool again(const reply& said) const override {
+    return purpose_ == purpose::acquire && undecided(said);
+  }
   /// As answered, with the number of replicas that have what was written; nothing: unknown.
   void witnessed(base::result<reply> said, std::optional<std::int64_t> replicas);
 
@@ -66,6 +70,8 @@ class request_exchange final : public exchange {
  private:
   [[nodiscard]] std::unique_ptr<request_exchange> successor(purpose what);
   bool redirected(const base::result<reply>& said);
+  /// If this call's script left waiters to be served, another one goes on: nobody waits for it.
+  void go_on_serving(const base::result<reply>& said);
   void deliver(base::result<reply> said);
   void deliver_acquire(base::result<reply> said);
   void deliver_confirm(base::result<reply> said);

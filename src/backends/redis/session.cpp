@@ -134,6 +134,18 @@ void session::answer_parked() {
   }
 }
 
+void session::settle(time_point deadline) {
+  constexpr duration look_again = std::chrono::milliseconds{1};
+  const auto alive = shared_from_this();
+  backend_api::drive_ticket never;
+  for (time_point now = lease_clock::now();
+       now < deadline && rests_under_way_.load(std::memory_order_relaxed) > 0;
+       now = lease_clock::now()) {
+    const auto outcome = hearing_.drive(never, std::min(deadline, now + look_again));
+    if (outcome == backend_api::drive_outcome::not_driven) return;
+  }
+}
+
 void session::close() {
   if (router_) router_->close();
   if (gate_.close()) pump_->ring();
@@ -364,6 +376,16 @@ void session::ask(wire_command command, std::uint32_t slot,
   dispatch(std::move(asked));
 }
 
+void session::serve_rest(wire_command command, std::uint32_t slot) {
+  auto asked =
+      std::make_unique<request_exchange>(*this, request_exchange::purpose::serve_rest, slot);
+  asked->answer_by = lease_clock::now() + housekeeping_patience;
+  asked->command = std::move(command);
+  rests_under_way_.fetch_add(1, std::memory_order_relaxed);
+  hearing_.be_heard();
+  dispatch(std::move(asked));
+}
+
 void session::set_value(const renew_request& holder, std::string_view value,
                         completion<bool> done) {
   const std::uint32_t slot = speech_->place_of(holder.name.text()).slot();
@@ -373,15 +395,16 @@ void session::set_value(const renew_request& holder, std::string_view value,
 }
 
 void session::who(const lock_name& name, completion<std::optional<lock_info>> done) {
-  const std::uint32_t slot = speech_->place_of(name.text()).slot();
-  ask(speech_->who(name.text(), true), slot,
-      [name = name.text(), done = std::move(done)](base::result<reply> said) {
-        if (said) {
-          done(who_answer_of(*said, name));
-        } else {
-          done(tl::unexpected(std::move(said.error())));
-        }
-      });
+  look_at({name.text()}, true,
+          [done = std::move(done)](base::result<std::vector<lock_info>> found) {
+            if (!found) {
+              done(tl::unexpected(std::move(found.error())));
+            } else if (found->empty()) {
+              done(std::optional<lock_info>());
+            } else {
+              done(std::optional(std::move(found->front())));
+            }
+          });
 }
 
 void session::break_lock(const lock_name& name, fencing_token observed,

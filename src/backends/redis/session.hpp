@@ -72,6 +72,8 @@ class session final : public std::enable_shared_from_this<session>,
     const auto alive = shared_from_this();
     hearing_.attend();
   }
+  /// Waits until what our last calls left to be served has been, so that nobody has to find out.
+  void settle(time_point deadline);
   void close();
 
   // node_listener
@@ -95,6 +97,7 @@ class session final : public std::enable_shared_from_this<session>,
  private:
   friend class request_exchange;
   class heartbeats;
+  class inquiry;
   class listing;
 
   // ear
@@ -122,6 +125,13 @@ class session final : public std::enable_shared_from_this<session>,
   /// Changes of watched names are heard where their slots are now.
   void watch_again() SALLYPORT_EXCLUDES(mutex_);
   void ask(wire_command command, std::uint32_t slot, std::function<void(base::result<reply>)> done);
+  /// Goes on with what a script left to be served; nobody waits for the answer.
+  void serve_rest(wire_command command, std::uint32_t slot);
+  void rest_served() noexcept { rests_under_way_.fetch_sub(1, std::memory_order_relaxed); }
+  /// Everything about these names, which share a slot in a cluster: one call, and one for every further
+  /// page of a long queue.
+  void look_at(std::vector<std::string> names, bool also_foreign,
+               backend_api::completion<std::vector<lock_info>> done);
   [[nodiscard]] double draw() SALLYPORT_EXCLUDES(mutex_);
 
   const address address_;
@@ -134,6 +144,7 @@ class session final : public std::enable_shared_from_this<session>,
   std::shared_ptr<router> router_;             // constant once open
   sallyport::capabilities capabilities_;       // likewise
   std::atomic<bool> undriven_waiters_{false};  // somebody waits without ever driving
+  std::atomic<std::uint32_t> rests_under_way_{0};
 
   base::mutex mutex_;
   base::random random_ SALLYPORT_GUARDED_BY(mutex_);

@@ -2,7 +2,8 @@
 -- ARGV 5: head ("sp1 KIND ID"), 6: kind, 7: id, 8: lease, 9: claim window, 10: ticket, 11: may wait, 12: tokens,
 -- 13: local waiters, 14: may be known here, 15: card.
 -- Answers {1, first, last, remaining, provisional}, {2, ask again after or -1, newest token, foreign holder, first in
--- line}, {3} held, {4, kind} in use as another kind.
+-- line, 1, how many stand before it, how many times as long its ticket lives}, {3} held, {4, kind} in use as another kind,
+-- {5}: many had to be passed over first, and there are more of them; nothing was done for this one, ask again at once.
 local found = redis.call('EXISTS', KEYS[1], KEYS[2])
 if found == 0 and ARGV[14] ~= '1' then
   -- The common case, before anything else is set up: free, and nobody waits. The card may hold zero bytes, at which
@@ -27,14 +28,20 @@ if found == 0 and ARGV[14] ~= '1' then
   return {1, first, last, tonumber(ARGV[8]), 0}
 end
 
+local stands_in_line
 if ARGV[14] ~= '1' and ARGV[11] == '1' then
   -- The usual wait, likewise: one of ours holds it, and this contender is new. That is looked up, not believed: an old
   -- connection may bring a contender's first question after a later one. Nobody is set aside, or it is too early to sweep.
   local value = redis.pcall('GET', KEYS[1])
-  if type(value) == 'string' and string.sub(value, 1, 6) == 'sp1 ' .. ARGV[6] .. ' ' and
-    string.sub(value, 1, #ARGV[5]) ~= ARGV[5] and redis.call('HEXISTS', KEYS[3], ARGV[7]) == 0 and
-    (found == 1 and redis.call('EXISTS', KEYS[4]) == 0 or
-      found == 2 and redis.call('PTTL', KEYS[2]) >= ARGV[10] * 1.125) then
+  local usual = type(value) == 'string' and string.sub(value, 1, 6) == 'sp1 ' .. ARGV[6] .. ' ' and
+    string.sub(value, 1, #ARGV[5]) ~= ARGV[5] and redis.call('HEXISTS', KEYS[3], ARGV[7]) == 0
+  local queue_lives = usual and found == 2 and redis.call('PTTL', KEYS[2])
+  if queue_lives then
+    usual = queue_lives >= ARGV[10] * 1.125
+  elseif usual then
+    usual = redis.call('EXISTS', KEYS[4]) == 0
+  end
+  if usual then
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local place = redis.call('HINCRBY', KEYS[3], ':next', 1)
@@ -49,13 +56,21 @@ if ARGV[14] ~= '1' and ARGV[11] == '1' then
     end
     local newest = tonumber(string.match(value, '^sp1 %a %x+ %d+ (%d+)'))
     if found == 1 then return {2, redis.call('PTTL', KEYS[1]), newest, 0, 1} end
-    return {2, -1, newest, 0, 0}
+    stands_in_line = {2, -1, newest, 0, 0}
+    -- Tickets far back live longer, and with them the keys: then newcomers sweep by their number (common.lua).
+    if queue_lives <= ARGV[10] * 1.25 or place % 16 > 0 then return stands_in_line end
   end
 end
 
 --!include draw.lua
+--!include places.lua
 --!include common.lua
 --!include one.lua
+
+if stands_in_line then
+  sweep(now_ms())
+  return stands_in_line
+end
 
 local head, kind, id, locals, card = ARGV[5], ARGV[6], ARGV[7], ARGV[13], ARGV[15]
 local value = redis.pcall('GET', lock)
@@ -84,7 +99,8 @@ if not value then
   -- It lapsed, or was released by somebody who does not know of the queue.
   local other = redis.call('HGET', waiters, ':kind')
   if other and other ~= kind then return {4, other} end
-  local served, last = serve(kind, id)
+  local served, last, more = serve(kind, id)
+  if more then return {5} end
   if not served or served == id then
     forget_ticket(id)
     local now, first = now_ms(), nil
@@ -111,9 +127,11 @@ if ticket then
     ticket = false
   end
 end
-stand_in_line(id, ticket, kind, now, tonumber(ARGV[10]), ARGV[9], ARGV[12], 'x', locals, card)
-local first, first_place = unpack(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
-local first_in_line, ask_again = first == id, -1
-if first_in_line then ask_again = passed_over(first_place) and unheard_poll_ms or redis.call('PTTL', lock) end
-return {2, ask_again, newest or tonumber(redis.call('GET', counter) or 0),
-  foreign and 1 or 0, first_in_line and 1 or 0}
+local ahead, stretch = stand_in_line(id, ticket, kind, now, tonumber(ARGV[10]), ARGV[9], ARGV[12], 'x', locals, card)
+local ask_again = -1
+if ahead == 0 then
+  local unheard = passed_over(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')[2])
+  ask_again = unheard and unheard_poll_ms or redis.call('PTTL', lock)
+end
+return {2, ask_again, newest or tonumber(redis.call('GET', counter) or 0), foreign and 1 or 0, ahead == 0 and 1 or 0, 1,
+  ahead, stretch}

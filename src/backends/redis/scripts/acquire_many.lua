@@ -2,8 +2,11 @@
 -- ARGV 5: kind, 6: id, 7: lease, 8: claim window, 9: ticket, 10: may wait, 11: tokens, 12: local waiters,
 -- 13: may be known here, 14: card, 15: mode (x or s), 16: permits.
 -- Answers {1, first, last, remaining, provisional, permits}, {2, ask again after or -1, newest token, foreign holder,
--- first in line, permits}, {3} held, {4, kind} in use as another kind.
+-- first in line, permits, how many stand before it, how many times as long its ticket lives}, {3} held, {4, kind} in use
+-- as another kind, {5}: many had to be let in or passed over first, and there are more of them; nothing was done for this
+-- one, ask again at once.
 --!include draw.lua
+--!include places.lua
 --!include common.lua
 --!include many.lua
 
@@ -36,7 +39,8 @@ end
 
 local permits = permits_in_use(kind, ARGV[16])
 if used_as ~= false then
-  local let_in = serve_many(kind, permits, now, id)
+  local let_in, more = serve_many(kind, permits, now, id)
+  if more then return {5} end
   if not let_in then
     -- Whoever stands in the queue goes first; one that was set aside has its place there.
     permits = permits_in_use(kind, ARGV[16])
@@ -53,12 +57,11 @@ if used_as ~= false then
 end
 
 if ARGV[10] ~= '1' then return {3} end
-stand_in_line(id, ticket, kind == 'n' and 'n' .. permits or kind, now, tonumber(ARGV[9]), ARGV[8], ARGV[11], mode,
-  locals, card)
-local first, first_place = unpack(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
-local first_in_line, ask_again = first == id, -1
-if first_in_line then
-  if passed_over(first_place) then
+local ahead, stretch = stand_in_line(id, ticket, kind == 'n' and 'n' .. permits or kind, now, tonumber(ARGV[9]), ARGV[8],
+  ARGV[11], mode, locals, card)
+local ask_again = -1
+if ahead == 0 then
+  if passed_over(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')[2]) then
     ask_again = unheard_poll_ms
   elseif used_as == false then
     ask_again = redis.call('PTTL', lock)
@@ -67,5 +70,5 @@ if first_in_line then
     if soonest then ask_again = math.max(tonumber(soonest) - now, 1) end
   end
 end
-return {2, ask_again, tonumber(redis.call('GET', counter) or 0), used_as == false and 1 or 0, first_in_line and 1 or 0,
-  permits}
+return {2, ask_again, tonumber(redis.call('GET', counter) or 0), used_as == false and 1 or 0, ahead == 0 and 1 or 0,
+  permits, ahead, stretch}

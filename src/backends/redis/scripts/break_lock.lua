@@ -1,7 +1,8 @@
 -- Takes the grant away whose block contains a token. ARGV 5: the token, 6: s (safe: a tombstone stays for the remaining
--- time) or n (now: the next one enters). Answers 1: done, 0: nobody holds it, 2: held under another token, 3: broken
--- already, 4: held by another library's client.
+-- time) or n (now: the next one enters). Answers 1: done, {1, kind}: done, and there is more to serve, 0: nobody holds
+-- it, 2: held under another token, 3: broken already, 4: held by another library's client.
 --!include draw.lua
+--!include places.lua
 --!include common.lua
 --!include one.lua
 --!include many.lua
@@ -18,8 +19,11 @@ local function break_one(value)
   if state ~= 't' then
     tell(string.match(value, '^sp1 %a %x+ %d+ %d+ %a %d+ %d+ (%x+)'), 'l ' .. id)
   end
+  local more = false
   if at_once then
-    if not serve(kind) then redis.call('DEL', lock) end
+    local served, _
+    served, _, more = serve(kind)
+    if not served then redis.call('DEL', lock) end
   else
     local remaining = math.max(redis.call('PTTL', lock), 1)
     -- A server that is full lets us write behind this.
@@ -27,7 +31,7 @@ local function break_one(value)
     hold('sp1 ' .. kind .. ' ' .. string.rep('0', 32), first, last, 't', since, 0, '0 0 - - ', remaining)
   end
   tell_change()
-  return 1
+  return more and {1, kind} or 1
 end
 
 local function break_many(kind)
@@ -47,8 +51,8 @@ local function break_many(kind)
           add_holder(kind, permits, 't' .. first, table.concat({expiry, first, last, mode, 't', since, 0, '0 0 - - '},
             ' '), tonumber(expiry), true)
         end
-        serve_many(kind, permits, now)
-        return 1
+        local _, more = serve_many(kind, permits, now)
+        return more and {1, kind} or 1
       end
     end
   end

@@ -30,6 +30,11 @@ local function client_of(card)
   return string.match(card, '^%x+')
 end
 
+-- So many waiters a script works for at most, since the server does nothing else meanwhile. What is left it tells ("and
+-- there is more to serve"): then whoever called it goes on with another call. If that one has died, the next question of
+-- any waiter goes on.
+local most_served = 128
+
 -- Beside the tickets, `waiters` has this many fields: ':next' and ':kind'.
 local waiters_meta = 2
 
@@ -45,16 +50,14 @@ local function set_aside(id, lapses)
   redis.call('PEXPIRE', absent, math.max(redis.call('PTTL', waiters), 1))
 end
 
-local function passed_over(score)
-  return string.find(score, '.', 1, true)
-end
-
--- Such a waiter may be let in without hearing of it: when it is the first it asks this often.
+-- Such a waiter (passed_over) may be let in without hearing of it: when it is the first it asks this often.
 local unheard_poll_ms = 100
 
 -- The tickets of the dead go: of those set aside, and of those in the queue, so many at a time. Of a longer queue the
 -- clock chooses the part.
 local most_swept = 32
+-- Where tickets far back live longer, and with them the keys, every so manieth newcomer sweeps.
+local newcomers_a_sweep = 16
 
 local function sweep(now)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', absent, '-inf', now, 'LIMIT', 0, most_swept)) do
@@ -81,7 +84,8 @@ local function forget_ticket(id)
   return true
 end
 
--- Stands in line: at the end, or with `ticket` at the place it has.
+-- Stands in line: at the end, or with `ticket` at the place it has. Says how many stand before it, and how many times as
+-- long as asked its ticket lives: a first question's just once, since it may be late, and nobody comes to withdraw it.
 local function stand_in_line(id, ticket, kind, now, ticket_ms, window_ms, count, mode, locals, card)
   local place, since
   if ticket then
@@ -96,18 +100,27 @@ local function stand_in_line(id, ticket, kind, now, ticket_ms, window_ms, count,
     place, since = redis.call('HINCRBY', waiters, ':next', 1), now
     redis.call('ZADD', queue, place, id)
   end
-  redis.call('HSET', waiters, id, table.concat({place, whole(now + ticket_ms), window_ms, count, mode,
+  local ahead = redis.call('ZRANK', queue, id)
+  local stretch = ticket and ticket_stretch(queue, ahead) or 1
+  local lives_ms = ticket_ms * stretch
+  redis.call('HSET', waiters, id, table.concat({place, whole(now + lives_ms), window_ms, count, mode,
     whole(since), locals, card}, ' '))
   -- Not at every question: the keys live a little longer than the tickets in them. Heartbeats (beat.lua) wait longer with
   -- that, so that newcomers sweep, also where others only wait: it is newcomers who can leave more and more behind.
   local left = redis.call('PTTL', queue)
   -- A new queue; tickets that are set aside may be of another kind, whose time is over.
   if left < 0 or place == 1 then redis.call('HSET', waiters, ':kind', kind) end
-  if left < ticket_ms * 1.125 then
-    local ttl = whole(ticket_ms * 1.25)
+  local ends_soon = left < lives_ms * 1.125
+  if ends_soon then
+    -- Those set aside may have tickets that live longer than any in a new queue.
+    local ttl = whole(math.max(redis.call('PTTL', waiters), lives_ms * 1.25))
     redis.call('PEXPIRE', queue, ttl)
     redis.call('PEXPIRE', waiters, ttl)
     redis.call('PEXPIRE', absent, ttl)
-    sweep(now)
   end
+  if ends_soon or (not ticket and left > ticket_ms * 1.25 and place % newcomers_a_sweep == 0) then
+    sweep(now)
+    ahead = redis.call('ZRANK', queue, id)
+  end
+  return ahead, stretch
 end

@@ -1,5 +1,5 @@
 -- release or withdraw of a lock with one holder. ARGV 5: head ("sp1 KIND ID"), 6: kind, 7: id, 8: r or w.
--- Answers 1: left, 0: nothing of it was there.
+-- Answers 1: left, 0: nothing of it was there; and 2 more when there is more to serve.
 local value = redis.pcall('GET', KEYS[1])
 local mine = type(value) == 'string' and string.sub(value, 1, #ARGV[5]) == ARGV[5]
 local popped = mine and redis.call('ZPOPMIN', KEYS[2])
@@ -33,16 +33,23 @@ if mine then
   end
 end
 
+--!include places.lua
 --!include common.lua
 --!include one.lua
 
 local kind, id = ARGV[6], ARGV[7]
 if mine then
-  if not serve(kind, nil, popped) then redis.call('DEL', lock) end
+  local served, _, more = serve(kind, nil, popped)
+  if not served then redis.call('DEL', lock) end
   tell_change()
-  return 1
+  return more and 3 or 1
 end
 local left = ARGV[8] == 'w' and forget_ticket(id)
 -- This may come late, when others use the name as another kind: their queue is theirs to serve.
-if not value and redis.call('HGET', waiters, ':kind') == kind and serve(kind) then tell_change() end
-return left and 1 or 0
+local more = false
+if not value and redis.call('HGET', waiters, ':kind') == kind then
+  local served, _
+  served, _, more = serve(kind)
+  if served then tell_change() end
+end
+return (left and 1 or 0) + (more and 2 or 0)

@@ -1,5 +1,7 @@
--- release or withdraw of a lock with many holders. ARGV 5: kind, 6: id, 7: r or w. Answers 1: left, 0: not there.
+-- release or withdraw of a lock with many holders. ARGV 5: kind, 6: id, 7: r or w. Answers 1: left, 0: not there;
+-- and 2 more when there is more to serve.
 --!include draw.lua
+--!include places.lua
 --!include common.lua
 --!include many.lua
 
@@ -20,5 +22,8 @@ if used_as then
 end
 if not left and ARGV[7] == 'w' then left = forget_ticket(id) end
 -- This may come late, when others wait for the name as another kind: their queue is theirs to serve.
-if used_as or string.sub(redis.call('HGET', waiters, ':kind') or '', 1, 1) == kind then serve_many(kind, permits, now) end
-return left and 1 or 0
+local more = false
+if used_as or string.sub(redis.call('HGET', waiters, ':kind') or '', 1, 1) == kind then
+  more = select(2, serve_many(kind, permits, now))
+end
+return (left and 1 or 0) + (more and 2 or 0)

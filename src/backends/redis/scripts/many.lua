@@ -96,11 +96,14 @@ local function permits_in_use(kind, asked)
 end
 
 -- Lets in whoever stands at the front and may enter, one after the other. True when the asker is among them; it is
--- told, not granted: it is here, and gets its whole lease.
+-- told, not granted: it is here, and gets its whole lease. The second answer is true when it had to stop before it came
+-- to one that may not enter: there is more to serve.
 local function serve_many(kind, permits, now, asker)
-  local served = false
+  local looked_at = 0
   local head, place = unpack(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
   while head do
+    if looked_at >= most_served then return false, true end
+    looked_at = looked_at + 1
     local ticket = redis.call('HGET', waiters, head)
     local _, lapses, window, count, mode, _, locals, card
     if ticket then _, lapses, window, count, mode, _, locals, card = ticket_fields(ticket) end
@@ -113,7 +116,7 @@ local function serve_many(kind, permits, now, asker)
       redis.call('ZREM', queue, head)
       redis.call('HDEL', waiters, head)
       tidy()
-      return true, served
+      return true, false
     else
       redis.call('ZREM', queue, head)
       local first, last = draw(counter, count, now)
@@ -123,7 +126,6 @@ local function serve_many(kind, permits, now, asker)
         local expiry = now + window
         add_holder(kind, permits, head, table.concat({whole(expiry), whole(first), whole(last), mode, 'p', whole(now),
           locals, card}, ' '), expiry, mode == 'x')
-        served = true
       else
         set_aside(head, lapses)
       end
@@ -131,7 +133,7 @@ local function serve_many(kind, permits, now, asker)
     head, place = unpack(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
   end
   tidy()
-  return false, served
+  return false, false
 end
 
 -- The kind that the name is in use as; nil: it is free; false: it belongs to another library.

@@ -6,9 +6,11 @@ local function hold(head, first, last, state, since, locals, card, ttl_ms)
 end
 
 -- The lock is free: gives it to the first live waiter. Says who that was and its last token, or nil. The asker itself
--- is told, not granted: it is here, and gets its whole lease. `popped`: who was taken off the queue already.
+-- is told, not granted: it is here, and gets its whole lease. `popped`: who was taken off the queue already. The third
+-- answer is true when it had to stop before it came to a live one: nobody has it yet, and there is more to serve.
 local function serve(kind, asker, popped)
   local now
+  local looked_at = 0
   popped = popped or redis.call('ZPOPMIN', queue)
   while popped[1] do
     local id = popped[1]
@@ -34,6 +36,8 @@ local function serve(kind, asker, popped)
         set_aside(id, lapses)
       end
     end
+    looked_at = looked_at + 1
+    if looked_at >= most_served and redis.call('EXISTS', queue) == 1 then return nil, nil, true end
     popped = redis.call('ZPOPMIN', queue)
   end
   if now then tidy() end
