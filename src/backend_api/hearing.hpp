@@ -54,6 +54,9 @@ class ear {
 /// So a lone caller pays for no hop between threads, and many callers share one reader instead of
 /// waking each other to read. The switch of attention_fd() costs a system call; it is made when the
 /// reader changes, not for every call.
+/// Limit: nobody takes the place of a caller that is inside hear(). If it is not let run (stopped, or
+/// starved by its priority), what came for others waits with it, the answers to renewals too; the
+/// watchdog's own timers do not, so losses are told in time.
 /// Thread safety: all members. The owner stays alive during a call.
 /// Invariant: while a caller sleeps in drive() and nobody hears, attention_fd() is on. Both are
 /// decided under one mutex, so no wake-up falls between the two.

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 // SALLYPORT_ETCD_SETUP says what the cluster is like:
@@ -43,6 +44,12 @@ capabilities claims() {
   return all;
 }
 
+/// Of a cluster one member is not enough.
+std::optional<server_switch> the_switch() {
+  if (the_cluster().size() != 1) return std::nullopt;
+  return server_switch{[] { the_cluster().kill(0); }, [] { the_cluster().start(0); }};
+}
+
 }  // namespace
 
 const store_under_test& the_store() {
@@ -54,6 +61,7 @@ const store_under_test& the_store() {
       .clients_share = true,
       .processes_share = true,
       .unreachable_address = "etcd://127.0.0.1:1",
+      .server = the_switch(),
   };
   return etcd;
 }

@@ -1,11 +1,14 @@
 #include "tests/contract/kit/contract_test.hpp"
 
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <poll.h>
+#include <pthread.h>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -17,6 +20,36 @@ namespace sallyport::contract {
 namespace {
 
 class LossTold : public contract_test {};
+
+/// Keeps one thread from running, wherever it is: inside of a signal handler. One at a time.
+class held_up_thread {
+ public:
+  explicit held_up_thread(pthread_t which) {
+    let_go = false;
+    inside = false;
+    struct sigaction how {};
+    how.sa_handler = [](int) {
+      inside = true;
+      while (!let_go) ::poll(nullptr, 0, 1);
+      inside = false;
+    };
+    EXPECT_EQ(::sigaction(SIGUSR2, &how, &before_), 0);
+    EXPECT_EQ(::pthread_kill(which, SIGUSR2), 0);
+    EXPECT_TRUE(eventually([] { return inside.load(); }));
+  }
+  ~held_up_thread() {
+    let_go = true;
+    EXPECT_TRUE(eventually([] { return !inside.load(); }));
+    ::sigaction(SIGUSR2, &before_, nullptr);
+  }
+  held_up_thread(const held_up_thread&) = delete;
+  held_up_thread& operator=(const held_up_thread&) = delete;
+
+ private:
+  static inline std::atomic<bool> inside{false};
+  static inline std::atomic<bool> let_go{false};
+  struct sigaction before_ {};
+};
 
 TEST_F(LossTold, AFixedLeaseEndsAtItsDeadlineByItself) {
   mutex lock{open(), "door", ending()};
@@ -83,6 +116,40 @@ TEST_F(LossTold, ATokenThatIsAskedForAfterTheLossHasFired) {
   ASSERT_TRUE(becomes_lost(held));
 
   EXPECT_TRUE(eventually([&] { return held.lost().stop_requested(); }));
+}
+
+/// The thread that waits may be the one that reads what the store answers to the client's renewals
+/// (docs/guarantees.md, 5). Without it the lease may be lost; then that is known in time.
+TEST_F(LossTold, AWaitingThreadThatDoesNotRunKeepsNoLossFromBeingTold) {
+  mutex gate{open("holder"), "gate", lasting()};
+  const auto closed = gate.acquire();
+  const auto client = open("held up");
+  mutex door{client, "door", {.lease_length = 2 * short_lease()}};
+  const auto held = door.acquire();
+  signal_flag gone;
+  const std::stop_callback told{held.lost(), [&] { gone.raise(); }};
+  std::stop_source enough;
+  std::atomic<pthread_t> waiter{};
+  background waiting([&] {
+    waiter = ::pthread_self();
+    mutex wanted{client, "gate", lasting()};
+    return wanted.acquire(enough.get_token()).has_value();
+  });
+  ASSERT_TRUE(waiters_become(open("watching"), "gate", 1));
+
+  bool valid = false;
+  bool known = false;
+  {
+    const held_up_thread stands_still{waiter.load()};
+    wait_until(lease_clock::now() + held.length() * 3 / 2);
+    valid = held.valid();
+    known = valid || eventually([&] { return gone.raised(); }, slack);
+  }
+  enough.request_stop();
+
+  RecordProperty("lease", valid ? "renewed" : "lost");
+  EXPECT_TRUE(known) << "lost, and nobody was told";
+  EXPECT_FALSE(waiting.get());
 }
 
 TEST_F(LossTold, AReleasedLeaseIsNotLost) {

@@ -105,6 +105,8 @@ const store_under_test& the_store() {
       .processes_share = true,
       .waiters_ask = true,
       .unreachable_address = "mariadb://root@127.0.0.1:1/test",
+      .server =
+          server_switch{[] { the_setup().server->kill(); }, [] { the_setup().server->start(); }},
   };
   return mariadb;
 }

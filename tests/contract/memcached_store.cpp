@@ -88,6 +88,8 @@ const store_under_test& the_store() {
       .processes_share = true,
       .shows_waiters = false,
       .unreachable_address = "memcached://127.0.0.1:1",
+      .server =
+          server_switch{[] { the_setup().server->kill(); }, [] { the_setup().server->start(); }},
   };
   return memcached;
 }

@@ -1,7 +1,9 @@
 #include "tests/contract/kit/contract_test.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -160,6 +162,42 @@ TEST_F(Observer, HearsThatTheStoreIsAwayOnceAndWhy) {
   EXPECT_EQ(counted->read().store_back, 0U);
 }
 
+TEST_F(Observer, HearsThatAStoreWhoseServerWasStoppedIsAwayAndThenBack) {
+  if (!store().server) return;
+  const auto watcher = std::make_shared<diary>();
+  const auto counted = std::make_shared<metrics>();
+  client_options options;
+  options.request_timeout = 1s;
+  options.store_patience = 500ms;
+  options.watchers = {watcher, counted};
+  mutex lock{open("watched", options), "door", {.lease_length = 2 * short_lease()}};
+  lock.acquire().release();
+  struct started_again {
+    ~started_again() { store().server->start(); }
+  };
+
+  std::error_code error;
+  {
+    store().server->stop();
+    const started_again in_the_end;
+    EXPECT_FALSE(lock.try_acquire(error));
+    EXPECT_TRUE(error == errc::unavailable || error == errc::outcome_unknown) << error;
+    EXPECT_TRUE(eventually([&] { return counted->read().store_away == 1; }));
+    EXPECT_EQ(counted->read().store_back, 0U);
+  }
+  EXPECT_TRUE(eventually([&] { return lock.try_acquire(error).has_value(); })) << error;
+
+  EXPECT_TRUE(eventually([&] { return counted->read().store_back > 0; }));
+  const auto seen = counted->read();
+  EXPECT_EQ(seen.store_away, seen.store_back);
+  EXPECT_GT(seen.away, 0ns);
+  std::vector<std::string> news = watcher->words();
+  std::erase_if(news, [](const std::string& word) { return !word.starts_with("store_"); });
+  for (std::size_t i = 0; i < news.size(); ++i) {
+    EXPECT_EQ(news[i], i % 2 == 0 ? "store_away" : "store_back");
+  }
+}
+
 TEST_F(Observer, HearsOfRenewals) {
   const auto watcher = std::make_shared<diary>();
   mutex lock{open("watched", watched_by(watcher)), "door", {.lease_length = 2 * short_lease()}};
@@ -191,6 +229,47 @@ TEST_F(Observer, ASlowOneDelaysNoRenewal) {
   watcher->leave.raise();
 
   EXPECT_TRUE(survived);
+}
+
+TEST_F(Observer, ASlowOneAmongSeveralDelaysNeitherRenewalsNorLossesAndNoOtherMissesAnything) {
+  struct slow final : observer {
+    void acquired(const lock_event&) override {
+      inside.raise();
+      leave.wait();
+    }
+    signal_flag inside;
+    signal_flag leave;
+  };
+  const auto before = std::make_shared<diary>();
+  const auto watcher = std::make_shared<slow>();
+  const auto after = std::make_shared<diary>();
+  client_options options;
+  options.watchers = {before, watcher, after};
+  const auto client = open("watched", options);
+  mutex kept{client, "kept", {.lease_length = 3 * short_lease()}};
+  mutex ends{client, "ends", ending()};
+  const auto held = kept.acquire();
+  ASSERT_TRUE(watcher->inside.wait());
+  const auto lapsing = ends.acquire();
+  signal_flag gone;
+  const std::stop_callback told{lapsing.lost(), [&] { gone.raise(); }};
+  const auto first_deadline = held.deadline();
+
+  const bool told_in_time =
+      eventually([&] { return gone.raised(); }, lapsing.deadline() - lease_clock::now() + slack);
+  wait_until(first_deadline);
+  const bool survived = held.valid();
+  const auto heard_meanwhile = after->words();
+  watcher->leave.raise();
+
+  EXPECT_TRUE(told_in_time);
+  EXPECT_TRUE(survived);
+  EXPECT_TRUE(heard_meanwhile.empty()) << "one thread tells all observers, one after the other";
+  const auto hears_of_the_loss = [](const diary& one) {
+    const auto words = one.words();
+    return std::ranges::count(words, "acquired") == 2 && std::ranges::count(words, "lost") == 1;
+  };
+  EXPECT_TRUE(eventually([&] { return hears_of_the_loss(*before) && hears_of_the_loss(*after); }));
 }
 
 TEST_F(Observer, MetricsCount) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +82,12 @@ std::unique_ptr<fresh_store> make() {
       [schema] { remove_schema(schema); }, [schema] { return row_count(schema); });
 }
 
+/// A pooler would have to be told too.
+std::optional<server_switch> the_switch() {
+  if (the_setup().pooler) return std::nullopt;
+  return server_switch{[] { the_setup().server->kill(); }, [] { the_setup().server->start(); }};
+}
+
 }  // namespace
 
 const store_under_test& the_store() {
@@ -92,6 +99,7 @@ const store_under_test& the_store() {
       .clients_share = true,
       .processes_share = true,
       .unreachable_address = "postgres://postgres@127.0.0.1:1/postgres",
+      .server = the_switch(),
   };
   return postgres;
 }

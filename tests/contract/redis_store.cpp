@@ -8,6 +8,7 @@
 #include <chrono>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -145,6 +146,12 @@ capabilities claims() {
   return all;
 }
 
+/// Groups have ways of their own to do without a server.
+std::optional<server_switch> the_switch() {
+  if (the_setup().group) return std::nullopt;
+  return server_switch{[] { the_setup().server->kill(); }, [] { the_setup().server->start(); }};
+}
+
 }  // namespace
 
 const store_under_test& the_store() {
@@ -156,6 +163,7 @@ const store_under_test& the_store() {
       .clients_share = true,
       .processes_share = true,
       .unreachable_address = the_setup().unreachable,
+      .server = the_switch(),
   };
   return redis;
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -115,6 +116,19 @@ capabilities claims() {
   return all;
 }
 
+/// They hang for a while: nodes that were killed would have to be given back their tokens.
+std::optional<server_switch> the_switch() {
+  if (the_setup().trouble || the_setup().nodes->size() != 3) return std::nullopt;
+  const auto each = [](void (kit::redis_server::*what)()) {
+    return [what] {
+      for (std::size_t i = 0; i < the_setup().nodes->size(); ++i) {
+        ((*the_setup().nodes)[i].*what)();
+      }
+    };
+  };
+  return server_switch{each(&kit::redis_server::pause), each(&kit::redis_server::resume)};
+}
+
 }  // namespace
 
 const store_under_test& the_store() {
@@ -126,6 +140,7 @@ const store_under_test& the_store() {
       .clients_share = true,
       .processes_share = true,
       .unreachable_address = "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
+      .server = the_switch(),
   };
   return redlock;
 }

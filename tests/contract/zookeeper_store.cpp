@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 // SALLYPORT_ZOOKEEPER_SETUP says how many servers there are and who asks:
@@ -65,6 +66,12 @@ capabilities claims() {
   return all;
 }
 
+/// Of an ensemble one server is not enough.
+std::optional<server_switch> the_switch() {
+  if (the_setup().servers->size() != 1) return std::nullopt;
+  return server_switch{[] { the_setup().servers->kill(0); }, [] { the_setup().servers->start(0); }};
+}
+
 }  // namespace
 
 const store_under_test& the_store() {
@@ -76,6 +83,7 @@ const store_under_test& the_store() {
       .clients_share = true,
       .processes_share = true,
       .unreachable_address = "zookeeper://127.0.0.1:1",
+      .server = the_switch(),
   };
   return zookeeper;
 }

@@ -72,6 +72,12 @@ class plain_store final : public fresh_store {
           .caveats = {}};
 }
 
+/// The server behind a store. All tests of a process share it, so whoever stops it starts it again.
+struct server_switch {
+  std::function<void()> stop;   ///< answers nobody from then on
+  std::function<void()> start;  ///< the same server again; may return before it serves
+};
+
 /// The descriptor of one backend. Its store file defines the_store(); the rest of the suite is the
 /// same for all.
 struct store_under_test {
@@ -97,6 +103,8 @@ struct store_under_test {
   bool waiters_ask = false;
   /// An address of the same kind where nobody answers; empty: this store can't be out of reach.
   std::optional<std::string> unreachable_address;
+  /// Empty: there is no server, or none that a test can stop.
+  std::optional<server_switch> server = {};
 };
 
 /// Defined once in every contract program, by the backend's store file.
