@@ -1,7 +1,6 @@
 #include "tests/contract/kit/waiting.hpp"
-#include "tests/kit/redis_server.hpp"
-#include "tests/kit/temporary_folder.hpp"
 #include "tests/poor_process/shortage.hpp"
+#include "tests/poor_process/stores.hpp"
 #include <sallyport/sallyport.hpp>
 
 #include <gtest/gtest.h>
@@ -10,7 +9,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -33,16 +31,6 @@ std::size_t open_descriptors() {
 class NoDescriptors : public ::testing::TestWithParam<const char*> {
  protected:
   NoDescriptors() {
-    const std::string store = GetParam();
-    if (store == "local") {
-      folder_ = std::make_unique<kit::temporary_folder>("poor");
-      address_ = "local:" + folder_->path().string();
-    } else if (store == "redis") {
-      server_ = std::make_unique<kit::redis_server>();
-      address_ = "redis://127.0.0.1:" + std::to_string(server_->port());
-    } else {
-      address_ = "memory:poor";
-    }
     keeper_ = open();
     EXPECT_FALSE(keeper_->who("door"));  // a rich client has all that it needs
   }
@@ -51,7 +39,7 @@ class NoDescriptors : public ::testing::TestWithParam<const char*> {
     client_options options;
     options.request_timeout = 500ms;
     options.store_patience = 500ms;
-    return client::open(address_, options);
+    return client::open(address_of(GetParam()), options);
   }
   /// Nobody holds the name, nobody waits, and another client gets it at once.
   void expect_free() {
@@ -61,9 +49,6 @@ class NoDescriptors : public ::testing::TestWithParam<const char*> {
   }
 
  private:
-  std::unique_ptr<kit::temporary_folder> folder_;
-  std::unique_ptr<kit::redis_server> server_;
-  std::string address_;
   std::optional<client> keeper_;
 };
 
@@ -113,7 +98,7 @@ TEST_P(NoDescriptors, AClientThatWasOpenedBeforeWorksAgainWhenThereAreSome) {
 
 TEST_P(NoDescriptors, AHolderIsRenewedAndGivesBack) {
   const client poor = open();
-  mutex lock{poor, "door", {.lease_length = 500ms}};
+  mutex lock{poor, "door", {.lease_length = 3s}};
   auto held = lock.acquire();
 
   {
@@ -127,7 +112,7 @@ TEST_P(NoDescriptors, AHolderIsRenewedAndGivesBack) {
   expect_free();
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, NoDescriptors, ::testing::Values("memory", "local", "redis"),
+INSTANTIATE_TEST_SUITE_P(Stores, NoDescriptors, ::testing::ValuesIn(all_stores),
                          [](const auto& each) { return std::string(each.param); });
 
 }  // namespace

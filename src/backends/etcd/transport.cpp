@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <pthread.h>
+#include <system_error>
 #include <utility>
 
 namespace sallyport::backends::etcd {
@@ -104,7 +105,12 @@ base::result<std::shared_ptr<transport>> transport::make(const address& where,
                                                          transport_listener& listener) {
   auto made = std::make_shared<transport>(where, listener);
   if (auto done = made->connect(where); !done) return tl::unexpected(done.error());
-  made->thread_ = std::thread([made] { made->run(); });
+  try {
+    made->thread_ = std::thread([made] { made->run(); });
+  } catch (const std::system_error& refused) {
+    return base::fail(errc::no_thread, "the thread that hears etcd could not be started: " +
+                                           refused.code().message());
+  }
   return made;
 }
 
