@@ -95,6 +95,38 @@ TEST_F(Cluster, HasOneNameForLocksOnAllNodes) {
   nothing_is_left();
 }
 
+TEST_F(Cluster, TheNameIsAskedForAgainAlsoWhenAnotherNodeWasConnectedToAgain) {
+  std::string name_key;
+  std::size_t named = 0;
+  const client store = open_as(address() + "?prefix=again:", "one");
+  const auto store_of = [&](const std::string& name) {
+    mutex door{store, name, through_the_store()};
+    const std::string lock = door.acquire().fence_pass().lock;
+    return lock.substr(0, lock.find('|'));
+  };
+  static_cast<void>(store_of("first"));
+  for (std::size_t i = 0; i < cluster_->masters(); ++i) {
+    const auto found = cluster_->node(i).command({"KEYS", "*again:*\x01store*"}).items;
+    if (found.empty()) continue;
+    name_key = found.front().text;
+    named = i;
+  }
+  ASSERT_FALSE(name_key.empty());
+  const std::size_t other = somebody_else(named);
+  std::string lock;
+  for (int i = 0; i < 1'000 && lock.empty(); ++i) {
+    const std::string name = "lock-" + std::to_string(i);
+    if (cluster_->owner_of(slot("again:" + name)) == other) lock = name;
+  }
+  const std::string before = store_of(lock);
+
+  cluster_->node(named).command({"DEL", name_key});
+  cluster_->node(other).command({"CLIENT", "KILL", "TYPE", "normal"});
+
+  EXPECT_TRUE(kit::eventually([&] { return store_of(lock) != before; }));
+  nothing_is_left();
+}
+
 TEST_F(Cluster, HandsOverInEverySlot) {
   const client store = open_as(address(), "holder");
   for (const char* name : {"{", "a{}b", "{tag}x", "plain", "a}b{", "other"}) {

@@ -482,8 +482,23 @@ void session::message(std::string_view channel, std::string_view payload) {
 void session::gap_ended() {
   const delivery_gate::pass pass(gate_);
   if (!pass.open()) return;
-  if (speech_->how().cluster) watch_again();
+  if (speech_->how().cluster) {
+    watch_again();
+    ask_name_again();
+  }
   listener_.reconnected();
+}
+
+void session::ask_name_again() {
+  // The node that has it reads it with its greeting; but perhaps only another one was met again.
+  if (!speech_->how().asks_store_name || !identity_.known()) return;
+  ask(speech_->raise_and_name(backend_api::fresh_store_name()), speech_->store_name_slot(),
+      [this](const base::result<reply>& said) {
+        // What fails now is done when that node is connected to.
+        if (const auto name = said ? store_name_of(*said) : tl::unexpected(said.error()); name) {
+          static_cast<void>(identity_.learn(*name));
+        }
+      });
 }
 
 void session::watch_again() {

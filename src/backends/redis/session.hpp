@@ -124,6 +124,8 @@ class session final : public std::enable_shared_from_this<session>,
       const backend_api::acquire_request& request) const;
   /// Changes of watched names are heard where their slots are now.
   void watch_again() SALLYPORT_EXCLUDES(mutex_);
+  /// The store's name is on one node of a cluster: it may have changed while another one was away.
+  void ask_name_again();
   void ask(wire_command command, std::uint32_t slot, std::function<void(base::result<reply>)> done);
   /// Goes on with what a script left to be served; nobody waits for the answer.
   void serve_rest(wire_command command, std::uint32_t slot);
