@@ -133,6 +133,8 @@ class election {
   [[nodiscard]] candidacy candidate(std::string_view value) { return candidacy{*this, value}; }
 
   /// Replaces what the leader says. Throws lock_error lease_lost when `leadership` no longer leads.
+  /// After outcome_unknown the value may still take effect later, also after that of a later call:
+  /// call again.
   void proclaim(const lease& leadership, std::string_view value);
   void proclaim(const lease& leadership, std::string_view value, std::error_code& error) noexcept;
 

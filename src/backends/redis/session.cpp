@@ -388,10 +388,21 @@ void session::serve_rest(wire_command command, std::uint32_t slot) {
 
 void session::set_value(const renew_request& holder, std::string_view value,
                         completion<bool> done) {
-  const std::uint32_t slot = speech_->place_of(holder.name.text()).slot();
-  ask(speech_->set_value(holder, value), slot, [done = std::move(done)](base::result<reply> said) {
+  const delivery_gate::pass pass(gate_);
+  if (!pass.open()) {
+    done(tl::unexpected(closed_failure()));
+    return;
+  }
+  auto asked = std::make_unique<request_exchange>(*this, request_exchange::purpose::other,
+                                                  speech_->place_of(holder.name.text()).slot());
+  asked->order_key = holder.holder;
+  asked->answer_by = holder.answer_by;
+  asked->command = speech_->set_value(holder, value);
+  asked->done = [done = std::move(done)](base::result<reply> said) {
     done(decoded(std::move(said), &set_value_answer_of));
-  });
+  };
+  hearing_.be_heard();
+  dispatch(std::move(asked));
 }
 
 void session::who(const lock_name& name, completion<std::optional<lock_info>> done) {

@@ -164,6 +164,20 @@ TEST(KilledConnection, ThatWasIdleCostsNoOutcome) {
 
 // ---- clients that close ---------------------------------------------------------------------------
 
+TEST(LostAnswer, OfAProclamationIsToldWithinTheRequestsTime) {
+  const redis_server server;
+  fault_proxy proxy{server.port()};
+  election race{open(proxy.port()), "leader", lasting()};
+  const auto leads = race.campaign("first");
+  proxy.set(flow::to_client, fault::silence());
+  const auto began = lease_clock::now();
+
+  const auto told = error_of([&] { race.proclaim(leads, "second"); });
+
+  EXPECT_EQ(told.code, errc::outcome_unknown) << told.text;
+  EXPECT_LT(lease_clock::now() - began, quick().request_timeout + 2s);
+}
+
 TEST(ClosingClient, LeavesNothingOfAReleaseThatWasCutOff) {
   const redis_server server;
   for (const std::uint64_t bytes : {0U, 1U, 40U}) {

@@ -64,6 +64,21 @@ TEST(Standstill, IsToldInTimeAndNeverAsHeld) {
 
 // ---- connections ---------------------------------------------------------------------------------
 
+TEST(Standstill, EndsAProclamationWithinTheRequestsTime) {
+  const auto server = start_server();
+  election race{open(server->address()), "leader", lasting()};
+  const auto leads = race.campaign("first");
+
+  server->pause();
+  const auto began = lease_clock::now();
+  const auto trouble = error_of([&] { race.proclaim(leads, "second"); });
+  const auto taken = lease_clock::now() - began;
+  server->resume();
+
+  EXPECT_EQ(trouble.code, errc::outcome_unknown) << trouble.text;
+  EXPECT_LT(taken, quick().request_timeout + 2s);
+}
+
 TEST(Connections, AreAtMostTwoForTwoHundredWaiters) {
   const auto server = start_server();
   const auto owner = open(server->address());

@@ -314,15 +314,16 @@ void session::downgrade(const renew_request& request) {
   listener_.downgrade_answered(request.holder, tl::unexpected(closed_failure()));
 }
 
-void session::ask(call what, std::function<void(base::result<reply>)> done,
-                  const holder_id& whose) {
+void session::ask(call what, std::function<void(base::result<reply>)> done, const holder_id& whose,
+                  std::optional<time_point> answer_by) {
   const delivery_gate::pass pass(gate_);
   if (!pass.open()) {
     done(tl::unexpected(closed_failure()));
     return;
   }
   auto asked = std::make_unique<other_exchange>(*this, std::move(done));
-  asked->answer_by = lease_clock::now() + housekeeping_patience;
+  asked->order_key = whose;
+  asked->answer_by = answer_by.value_or(lease_clock::now() + housekeeping_patience);
   asked->what = std::move(what);
   hearing_.be_heard();
   calls_[lane_of(whose)]->send(std::move(asked));
@@ -335,7 +336,7 @@ void session::set_value(const renew_request& holder, std::string_view value,
       [this, done = std::move(done)](const base::result<reply>& said) {
         done(meaning(said, &set_value_answer_of));
       },
-      holder.holder);
+      holder.holder, holder.answer_by);
 }
 
 /// A list that is asked for piece by piece.

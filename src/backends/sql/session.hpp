@@ -69,7 +69,7 @@ class session : public std::enable_shared_from_this<session>,
 
   /// Who leaves before this never claims: two commands a hand-off instead of three.
   static constexpr duration claim_delay = std::chrono::milliseconds{20};
-  /// How long set_value, list, who and break_lock wait for their answer.
+  /// How long list, who and break_lock wait for their answer.
   static constexpr duration housekeeping_patience = std::chrono::seconds{5};
   /// What the dead left is looked for this often by a client, and by one client at a time.
   static constexpr duration sweep_interval = std::chrono::seconds{60};
@@ -112,9 +112,10 @@ class session : public std::enable_shared_from_this<session>,
     capabilities_ = std::move(all);
     capabilities_.store_id = identity_.id();
   }
-  /// `whose`: on that contender's connection; zero: it is nobody's.
+  /// `whose`: on that contender's connection, behind its earlier calls; zero: it is nobody's.
+  /// `answer_by`: else within the patience of housekeeping.
   void ask(call what, std::function<void(base::result<reply>)> done,
-           const backend_api::holder_id& whose = {});
+           const backend_api::holder_id& whose = {}, std::optional<time_point> answer_by = {});
   /// Notices may have been missed.
   void gap_ended();
   /// From now on somebody waits without ever driving.
