@@ -352,6 +352,15 @@ BEGIN
   END IF;
 END)sql";
 
+// Where nothing is rolled back, what was refused after it was written stays.
+constexpr std::string_view mariadb_check = R"sql(
+BEGIN NOT ATOMIC
+  IF NOT EXISTS (SELECT 1 FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine
+      WHERE t.table_schema = @home@ AND t.table_name = @written@ AND e.transactions = 'YES') THEN
+    SIGNAL SQLSTATE 'SP004' SET MESSAGE_TEXT = 'the table is not there, or has no transactions, so it can not be fenced: ALTER TABLE ... ENGINE = InnoDB';
+  END IF;
+END)sql";
+
 // A row is judged as it was before it goes, and as it is now after it was written: another trigger may
 // have changed it in between.
 constexpr std::array<std::string_view, 4> mariadb_endings{"insert", "update", "delete", "moved"};
@@ -362,7 +371,11 @@ std::string mariadb_trigger_name(const named& all, std::string_view ending) {
 
 std::vector<std::string> mariadb_triggers(const named& all) {
   const bool by_row = !all.column.empty();
-  std::vector<std::string> out{filled(mariadb_judge, marks_of(all)).substr(1)};
+  const std::string home =
+      all.plain.schema.empty() ? "DATABASE()" : literal(dialect::mariadb, all.plain.schema);
+  std::vector<std::string> out{
+      filled(mariadb_check, {{"home", home}, {"written", all.written}}).substr(1),
+      filled(mariadb_judge, marks_of(all)).substr(1)};
   const auto judged = [&](std::string_view row) {
     if (!by_row) return "CALL " + all.judge + "(" + all.resource + ", " + all.written + ")";
     return "CALL " + all.judge + "(CONCAT(CONVERT(" + all.resource + " USING utf8mb4), CONVERT(" +

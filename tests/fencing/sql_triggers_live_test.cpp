@@ -497,6 +497,26 @@ TEST(SqlTriggersOnMariadb, NeedNoRightsOnTheTableOfNumbers) {
   owner.run("DROP USER writer@'127.0.0.1'");
 }
 
+TEST(SqlTriggersOnMariadb, AreRefusedForATableWithoutTransactions) {
+  const connection owner = databases::connect(dialect::mariadb);
+  const auto put_up = [&](const sql_trigger_options& options) {
+    return state_of([&] {
+      for (const auto& each : sql_trigger_ddl(dialect::mariadb, options)) owner(each);
+    });
+  };
+  for (const char* const engine : {"Aria", "MyISAM"}) {
+    make_tables(owner);
+    owner.run(std::string("ALTER TABLE accounts ENGINE = ") + engine);
+
+    EXPECT_EQ(put_up({.table = "accounts"}), sql_state::bad_pass) << engine;
+    EXPECT_EQ(put_up({.table = "test.accounts", .resource_column = "id"}), sql_state::bad_pass);
+    EXPECT_EQ(state_of([&] { owner.run("INSERT INTO accounts VALUES (1)"); }), "")
+        << "it has no triggers";
+  }
+  make_tables(owner);
+  EXPECT_EQ(put_up({.table = "test.accounts", .resource_column = "id"}), "");
+}
+
 /// Runs a script of this folder as `sallyport run` would, with a folder of programs of its own.
 bool run_script(const std::string& script, const std::string& programs, const std::string& database,
                 const pass& shown) {
