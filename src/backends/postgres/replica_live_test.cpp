@@ -73,5 +73,20 @@ TEST(Replica, ThatIsPromotedKeepsWhatItHadAndDrawsLargerTokens) {
   EXPECT_TRUE(held.valid());
 }
 
+TEST(Replica, ThatIsSynchronousAndAwayIsWaitedForWhateverTheTimeOutOfStatements) {
+  const postgres_server primary;
+  static_cast<void>(open(primary.address()));  // the tables are there
+  primary.rows("ALTER SYSTEM SET synchronous_standby_names = 'absent'");
+  primary.rows("SELECT pg_reload_conf()");
+  ASSERT_TRUE(
+      eventually([&] { return primary.value("SHOW synchronous_standby_names") == "absent"; }));
+
+  for (const std::string options : {"", "?options=-c%20statement_timeout%3D100"}) {
+    mutex door{open(primary.address() + options), "door" + options, lasting()};
+    const auto trouble = error_of([&] { static_cast<void>(door.try_acquire()); });
+    EXPECT_EQ(trouble.code, errc::outcome_unknown) << options << ": " << trouble.text;
+  }
+}
+
 }  // namespace
 }  // namespace sallyport::postgres_live
