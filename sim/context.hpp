@@ -33,6 +33,7 @@ struct context {
   counters count;
   trace log;
   bool healed = false;  ///< no more faults; whatever waits must get through
+  true_time healed_at = never;
   std::optional<violation> failed;
 
   /// Keeps the first violation; the world stops after the present event.

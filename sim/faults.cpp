@@ -278,6 +278,7 @@ void fault_maker::stop_clock(const std::shared_ptr<process>& victim) {
 void fault_maker::heal() {
   shared_.note("all is healed");
   shared_.healed = true;
+  shared_.healed_at = shared_.loop.now();
   if (network_ != nullptr) {
     network_->start();
     network_->resume();

@@ -60,6 +60,7 @@ class process final : public runtime::environment, public std::enable_shared_fro
   [[nodiscard]] runtime::engine& engine() noexcept { return engine_; }
   /// One for each server; none where there is no network.
   [[nodiscard]] std::vector<link*> connections() { return backend_->connections(); }
+  [[nodiscard]] bool always_refused() const { return store_.always_refuses(number_); }
   [[nodiscard]] bool frozen() const noexcept { return frozen_; }
   [[nodiscard]] bool dead() const noexcept { return dead_; }
   /// All its callers have gone home.

@@ -264,6 +264,17 @@ const std::vector<redlock_store::list_entry>& redlock_store::list_of(std::uint64
   return list;
 }
 
+bool redlock_store::always_refuses(std::uint64_t client) const {
+  const auto found = lists_.find(client);
+  if (found == lists_.end()) return false;
+  for (std::size_t member = 0; member < nodes_.size(); ++member) {
+    const bool listed = std::any_of(found->second.begin(), found->second.end(),
+                                    [&](const list_entry& each) { return each.node == member; });
+    if (!listed) return true;
+  }
+  return false;
+}
+
 std::unique_ptr<store_driver> redlock_store::open(process& owner, std::uint64_t client) {
   return std::make_unique<redlock_driver>(shared_, checks_, owner, *this, client);
 }

@@ -76,6 +76,8 @@ class redlock_store final : public store {
   [[nodiscard]] time_point now() const override;
   void break_some_grant(const lock_name& name, backend_api::break_mode mode) override;
   [[nodiscard]] std::size_t entries_left() override;
+  /// Its list lacks a member.
+  [[nodiscard]] bool always_refuses(std::uint64_t client) const override;
   void check_nothing_of(std::uint64_t client) override;
 
   /// How many members it has.

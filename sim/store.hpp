@@ -52,6 +52,8 @@ class store {
   [[nodiscard]] virtual std::size_t entries_left() = 0;
   /// What is in it, for people.
   [[nodiscard]] virtual std::string remains() const { return {}; }
+  /// Whether it refuses this client, whatever it asks for.
+  [[nodiscard]] virtual bool always_refuses(std::uint64_t /*client*/) const { return false; }
   /// This client has nothing to do and nothing on its way. For stores that know better than the
   /// checkers what may be left of it.
   virtual void check_nothing_of(std::uint64_t /*client*/) {}

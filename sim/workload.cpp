@@ -11,6 +11,8 @@ namespace sallyport::sim {
 namespace {
 
 constexpr duration short_while = std::chrono::microseconds{200};
+/// Marks are read again every half a second, in the product; and once more, should one be slow.
+constexpr duration marks_read_again = std::chrono::seconds{1};
 
 }  // namespace
 
@@ -116,11 +118,7 @@ void caller::finished() noexcept {
       shared_.count.add(counter::failed_unavailable);
     } else if (why.code == errc::outcome_unknown) {
       shared_.count.add(counter::failed_unknown);
-    } else if (why.code == errc::store_refused &&
-               ((shared_.plan.local && !shared_.healed) || shared_.plan.redlock ||
-                shared_.plan.rate(fault::full_store) > 0 ||
-                shared_.plan.rate(fault::refuse_request) > 0)) {
-      // Quorum: this client may not have heard yet that a node was taken in again by another one.
+    } else if (why.code == errc::store_refused && may_be_refused()) {
       shared_.count.add(counter::failed_refused);
     } else {
       shared_.fail("waits end", "a call failed with " + why.code.message() + ": " + why.detail);
@@ -131,6 +129,17 @@ void caller::finished() noexcept {
     return;
   }
   home_.later(draw_between(shared_.random, duration{0}, short_while), [this] { think(); });
+}
+
+bool caller::may_be_refused() const {
+  const options& plan = shared_.plan;
+  if (home_.always_refused()) return true;
+  const bool refuses = plan.local || plan.redlock || plan.rate(fault::full_store) > 0 ||
+                       plan.rate(fault::refuse_request) > 0;
+  // What was said before the healing may still be on its way. Of a quorum, a client may have to hear first
+  // that a node was taken in again by another one.
+  const duration grace = plan.request_timeout + (plan.redlock ? marks_read_again : duration{0});
+  return refuses && (!shared_.healed || shared_.loop.now() <= shared_.healed_at + grace.count());
 }
 
 void caller::got_turn(std::shared_ptr<runtime::lease_record> record) {

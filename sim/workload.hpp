@@ -50,6 +50,8 @@ class caller final : private runtime::acquire_waiter {
   void want();
   void ask(std::size_t lock, lock_mode mode, time_point wait_until);
   void finished() noexcept override;
+  /// Whether a refusal of the store is no surprise.
+  [[nodiscard]] bool may_be_refused() const;
   void got_turn(std::shared_ptr<runtime::lease_record> record);
   void use();
   void write_some(duration within);
