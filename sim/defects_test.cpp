@@ -70,6 +70,7 @@ constexpr planted_case cases[] = {
     {defect::half_is_enough, "half_is_enough", 2000, "redlock"},
     {defect::blank_node_taken_in, "blank_node_taken_in", 2000, "redlock"},
     {defect::former_member_votes, "former_member_votes", 2000, "redlock"},
+    {defect::quorum_error_is_nothing, "quorum_error_is_nothing", 2000, "redlock"},
     {defect::etcd_entry_not_confirmed, "etcd_entry_not_confirmed", 4000, "etcd"},
     {defect::etcd_token_from_creation, "etcd_token_from_creation", 4000, "etcd"},
     {defect::etcd_keep_alive_unproven, "etcd_keep_alive_unproven", 4000, "etcd"},
@@ -85,6 +86,8 @@ constexpr planted_case cases[] = {
     {defect::zookeeper_fixed_lease_goes_on, "zookeeper_fixed_lease_goes_on", 4000, "zookeeper"},
     {defect::zookeeper_leaving_given_up, "zookeeper_leaving_given_up", 4000, "zookeeper"},
     {defect::zookeeper_refusal_is_an_answer, "zookeeper_refusal_is_an_answer", 4000, "zookeeper"},
+    {defect::zookeeper_trouble_told_as_nothing, "zookeeper_trouble_told_as_nothing", 4000,
+     "zookeeper"},
 };
 
 class PlantedDefects : public testing::TestWithParam<planted_case> {

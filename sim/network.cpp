@@ -119,7 +119,8 @@ reply link::answer_to(const request& asked) {
   reply said = store_.execute(asked, client_);
   const bool done = !said.unknown_script && !said.ask_in_full && !said.ask_again;
   if (done && shared_.strikes(fault::fail_after)) {
-    shared_.count.add(counter::trouble_after_effect);
+    shared_.count.add(how_ == carriage::stream ? counter::quorum_trouble_after_effect
+                                               : counter::trouble_after_effect);
     said.in_trouble = true;
   }
   return said;

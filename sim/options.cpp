@@ -290,7 +290,7 @@ void draw_for_etcd(options& out) {
 }
 
 /// The store's own words for trouble; apart from all other draws, too. A file of one's own machine has
-/// them among its own faults (commit_fails), and a quorum's nodes have nothing to say after a script.
+/// them among its own faults (commit_fails).
 void draw_adversary(options& out) {
   constexpr std::uint64_t salt = 0xb3682670000000;
   base::random random(out.seed ^ salt);
@@ -301,7 +301,7 @@ void draw_adversary(options& out) {
     if (random.chance(0.7)) out.rates[i] = faults[i].highest * (0.05 + 0.95 * random.unit());
   };
   draw(fault::refuse_request);
-  if (!out.redlock && !out.zookeeper) draw(fault::fail_after);
+  draw(fault::fail_after);
 }
 
 /// How long the product waits for one node before it goes on without; slower ones are as good as down.

@@ -30,6 +30,19 @@ constexpr duration hearing_patience = std::chrono::seconds{2};
 
 base::failure simulated(errc why) { return {make_error_code(why), "simulated"}; }
 
+/// What may be heard of a command that was executed: a script that failed behind a write, and a proxy
+/// whose server answered too late.
+backends::redis::reply draw_trouble(context& shared) {
+  constexpr std::array<const char*, 4> words{
+      "ERR Error running script: @user_script: 9: failed",
+      "ERR The user executing the script can't run this command or subcommand script",
+      "ERR Connection timed out", "upstream failure"};
+  backends::redis::reply raw;
+  raw.what = backends::redis::reply::kind::error;
+  raw.text = words[shared.random.below(words.size())];
+  return raw;
+}
+
 quorum::settings settings_for(context& shared, const std::vector<redlock_store::list_entry>& list) {
   quorum::settings how{.nodes = {.names = {},
                                  .initialise = false,
@@ -201,7 +214,7 @@ void redlock_driver::member::take(const reply& said) {
   }
   const errand why = std::move(found->second.why);
   flights_.erase(found);
-  home_.answered(why, *said.raw);
+  home_.answered(why, said.in_trouble ? draw_trouble(home_.shared_) : *said.raw);
 }
 
 void redlock_driver::member::connection_ends(std::uint64_t ended) {

@@ -232,6 +232,9 @@ void zookeeper_store::pump(connection_number by) {
     if (!next->done) {
       if (passes_the_leader(next->what.what)) return;
       next->said = nodes.execute(on->session, next->what);
+    } else if (next->changed && shared_.strikes(fault::fail_after)) {
+      shared_.count.add(counter::zookeeper_trouble_after_effect);
+      next->said = {.is = status::connection_lost};
     }
     on->queue.pop_front();
     send(by, [by, said = next->said, seen = nodes.now()](zookeeper_listener& who) {
@@ -315,6 +318,7 @@ void zookeeper_store::apply(member_number at, std::size_t up_to) {
     if (what.is != entry::kind::change || on == nullptr || on->at != at) continue;
     what.asked->said = said;
     what.asked->done = true;
+    what.asked->changed = true;
     pump(what.by);
   }
 }

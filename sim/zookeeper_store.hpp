@@ -105,6 +105,7 @@ class zookeeper_store final : public store, private cluster::owner {
     backends::zookeeper::request what;
     backends::zookeeper::reply said{};
     bool done = false;
+    bool changed = false;  // by the log: it was executed
   };
   struct connection {
     member_number at = 0;

@@ -49,6 +49,7 @@ enum class defect {
   half_is_enough,           ///< half of the nodes are taken for a majority
   blank_node_taken_in,      ///< a node without a mark is taken in, whatever its address
   former_member_votes,      ///< a node with a mark of an earlier epoch votes
+  quorum_error_is_nothing,  ///< whatever error a node says, it is taken for having done nothing
   // Of etcd.
   etcd_entry_not_confirmed,  ///< whoever was before it has gone, so it is in: its own key is not looked at
   etcd_token_from_creation,  ///< the token is the revision at which its key came, not that of its entry
@@ -66,6 +67,7 @@ enum class defect {
   zookeeper_fixed_lease_goes_on,   ///< a fixed lease that is over is answered with no time left
   zookeeper_leaving_given_up,      ///< who has left unheard is forgotten when nobody asks again
   zookeeper_refusal_is_an_answer,  ///< what the store refuses to say or to do is taken for done
+  zookeeper_trouble_told_as_nothing,  ///< a failure after its node was made is told as if nothing were there
 };
 
 // Two functions of different names to the linker: the simulator's objects, which have the switch, are linked with the

@@ -3,6 +3,7 @@
 #include "backend_api/requests.hpp"
 #include "backends/redlock/speech.hpp"
 #include "backends/redlock/token_round.hpp"
+#include "base/planted.hpp"
 #include "base/result.hpp"
 #include <sallyport/error.hpp>
 
@@ -18,9 +19,13 @@ namespace sallyport::backends::redlock {
 
 using backend_api::time_point;
 
-/// The node may have done what it was asked, or may do so yet.
+/// The node may have done what it was asked, or may do so yet. An error says that it has not if it is one
+/// of those that are said before anything is done (`unavailable`). Any other may come from the middle
+/// of a script, or from a proxy that did not wait for the node.
 [[nodiscard]] inline bool is_unknown(const base::result<vote>& said) {
-  return !said && said.error().code == errc::outcome_unknown;
+  if (said || said.error().code == errc::unavailable) return false;
+  return said.error().code == errc::outcome_unknown ||
+         !base::planted(base::defect::quorum_error_is_nothing);
 }
 
 /// How often a contender bids at once when its nodes say that the lock is free.

@@ -124,6 +124,23 @@ TEST_F(QuorumTest, GivesBackWhereItIsNotKnownWhetherItHasAVote) {
   EXPECT_EQ(under_way.back().why.holder, me) << "and never before it";
 }
 
+TEST_F(QuorumTest, GivesBackWhereAnErrorMayHaveComeAfterTheVote) {
+  make(3);
+  for (const std::string error : {"ERR Error running script", "upstream failure"}) {
+    acquire(me, false);
+    answer(kind::bid, 0, said::error(error));
+    answer_all(kind::bid, only(1) | only(2), no());
+    EXPECT_EQ(told(), "acquire held");
+    EXPECT_EQ(asked(kind::settle) & only(0), only(0)) << error;
+    under_way.clear();
+  }
+
+  acquire(me, false);
+  answer(kind::bid, 0, said::error("LOADING the dataset"));
+  answer_all(kind::bid, only(1) | only(2), no());
+  EXPECT_EQ(asked(kind::settle) & only(0), 0U) << "that is said before anything is done";
+}
+
 TEST_F(QuorumTest, TakesATicketWhenItMayWait) {
   make(3);
   acquire(me);

@@ -308,7 +308,9 @@ void contention::overdue(contender& who, time_point now, actions& out) {
   }
   if (who.asked && who.asked->answer_by <= now) {
     who.asked.reset();
-    const base::failure why = nothing ? failure_of({.is = status::not_sent}) : late();
+    const bool told_as_nothing =
+        nothing || base::planted(base::defect::zookeeper_trouble_told_as_nothing);
+    const base::failure why = told_as_nothing ? failure_of({.is = status::not_sent}) : late();
     out.emplace_back(acquire_told{who.id, tl::unexpected(why)});
   }
   if (nothing && !who.asked && !who.leave) forget(who);
