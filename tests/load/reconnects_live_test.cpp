@@ -35,7 +35,7 @@ using backends::redis::node;
 using backends::redis::protocol;
 using backends::redis::reply;
 
-constexpr int processes = 5;
+constexpr std::size_t processes = 5;
 constexpr auto patience = 60s;
 
 int number_from(const char* variable, int otherwise) {
@@ -148,15 +148,15 @@ TEST(Reconnects, OfAllClientsAtOnceAreServedWithinTenSeconds) {
   const kit::redis_server server({.config = {"maxclients 10000"}});
   std::array<pid_t, processes> children{};
   std::array<conversation, processes> with{};
-  for (int i = 0; i < processes; ++i) {
+  for (std::size_t i = 0; i < processes; ++i) {
     std::array<int, 2> down{};
     std::array<int, 2> up{};
     ASSERT_EQ(::pipe(down.data()) + ::pipe(up.data()), 0);
     children[i] = ::fork();
     ASSERT_GE(children[i], 0);
     if (children[i] == 0) {
-      const int each = connections / processes;
-      be_a_child({down[0], up[1]}, server.port(), i * each, each);
+      const int each = connections / static_cast<int>(processes);
+      be_a_child({down[0], up[1]}, server.port(), static_cast<int>(i) * each, each);
     }
     ::close(down[0]);
     ::close(up[1]);
@@ -178,13 +178,13 @@ TEST(Reconnects, OfAllClientsAtOnceAreServedWithinTenSeconds) {
   const double cpu =
       std::stod(probe.info("used_cpu_user")) + std::stod(probe.info("used_cpu_sys")) - cpu_before;
   std::printf(
-      "%lld connections of %d processes ended, all served after %.2f s; the server read %llu "
+      "%lld connections of %zu processes ended, all served after %.2f s; the server read %llu "
       "bytes and used %.2f s\n",
       static_cast<long long>(killed), processes, took.count(),
       std::stoull(probe.info("total_net_input_bytes")) - bytes_before, cpu);
   EXPECT_GE(killed, connections);
   EXPECT_LT(took, 10s);
-  for (int i = 0; i < processes; ++i) {
+  for (std::size_t i = 0; i < processes; ++i) {
     with[i].say('e');
     int status = -1;
     EXPECT_EQ(::waitpid(children[i], &status, 0), children[i]);

@@ -625,7 +625,7 @@ TEST_F(LongQueue, OfASemaphoreIsAskedForInFullAsSoonAsAPermitIsFreeOrLapses) {
   const auto together = call(speech_.beat(heartbeat)).items.at(0);
   const auto alone = acquire(waits);
   ASSERT_EQ(together.items.size(), alone.items.size());
-  for (std::size_t i : {0, 2, 3, 4, 5, 6, 7}) {
+  for (const std::size_t i : std::array<std::size_t, 7>{0, 2, 3, 4, 5, 6, 7}) {
     EXPECT_EQ(together.items[i].integer, alone.items[i].integer) << i;
   }
   EXPECT_NEAR(static_cast<double>(together.items[1].integer), 60'000, 5'000);
