@@ -24,6 +24,32 @@ TEST_F(Opening, RefusesSomebodyElsesProcedureAndDoesNotHarmIt) {
   EXPECT_EQ(server_->value("CALL works_settle()"), "7");
 }
 
+TEST_F(Opening, ProceduresOfAnEarlierVersionAreReplacedAsTheManualSays) {
+  const std::string address = with_user(*server_, "app", "?prefix=older_");
+  std::string script = client::schema(address);
+  run_script(*server_, script);
+  const client store = open(address);
+  mutex lock{store, "door", lasting()};
+  auto held = lock.acquire();
+  server_->rows("DROP PROCEDURE older_look");
+  server_->rows(
+      "CREATE PROCEDURE older_look(a VARBINARY(255), b VARBINARY(255), c INT, d INT) "
+      "COMMENT 'Sallyport: of an earlier version' SELECT 'nothing'");
+
+  run_script(*server_, script);  // leaves what is there
+  EXPECT_EQ(server_->value("CALL older_look('', '', 1, 0)"), "nothing");
+  const std::string made = "\nCREATE PROCEDURE IF NOT EXISTS";
+  for (auto at = script.find(made); at != std::string::npos; at = script.find(made)) {
+    script.replace(at, made.size(), "\nCREATE OR REPLACE PROCEDURE");
+  }
+  run_script(*server_, script);
+
+  const auto seen = open(address).who("door");
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->holders.size(), 1U);
+  EXPECT_EQ(held.release(), release_result::released);
+}
+
 TEST_F(Opening, WithoutAnyRightInTheDatabaseSaysWhatAnAdministratorRuns) {
   server_->rows("CREATE USER outsider");
 
