@@ -37,7 +37,7 @@ TOKENS = r"returned|floor|highest"
 TWO_HOLDERS = r"holders==0"
 EITHER = r"holders==0|highest"
 BELIEF = r"holder_believes"
-WITNESS = r"grants<|heirs_granted<|grants_later<|kept<|mine<"
+WITNESS = r"grants<|heirs_granted<|grants_later<|kept<|mine<|by_left_behind<"
 HOLDS = None
 
 
@@ -152,6 +152,9 @@ LARGE = [
     replace("large-sequel", "SECOND=SEQUEL SERVERS=5 RENEWALS=0"),
     replace("large-witness-sequel", "SECOND=SEQUEL SERVERS=5 LOSSES=0 WITNESS_THIRD=1", WITNESS),
     replace("large-2-losses", "REPLACERS=1 LOSSES=2"),
+    replace("large-5-members", "MEMBERS=5 REPLACERS=1 LOSSES=0 RENEWALS=0"),
+    replace("large-5-members-loss", "MEMBERS=5 REPLACERS=1 RENEWALS=0", bitstate=True),
+    replace("large-witness-left-behind", "MEMBERS=5 REPLACERS=1 LOSSES=0 RENEWALS=0 WITNESS_LEFT_BEHIND=1", WITNESS),
     replace("large-3-attempts", "REPLACERS=1 ATTEMPTS=3 RENEWALS=0"),
     tokens("large-raise-if-owner", "FIRST_COUNTER=3"),
     tokens("large-restart-durable-counter", "RESTART=DURABLE FIRST_COUNTER=2"),

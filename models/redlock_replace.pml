@@ -1,5 +1,5 @@
 /*
- * May a member of a lock on a majority of three be replaced while clients run?
+ * May a member of a lock on a majority of three, or of five, be replaced while clients run?
  *
  * A server's mark is a state and a roster, and is compared as a whole. Rosters have numbers here: roster 1 has the servers
  * 0, 1 and 2, and epoch 1; two replacers want the rosters 2 and 3.
@@ -12,6 +12,7 @@
  *      under way by then is over, the counters of a majority of others with full marks of that roster are read, each in the
  *      step in which its mark is compared. Then it gets the largest of them, and is full.
  *   4. A member that was left behind, with the full mark of an earlier roster, is taken by whoever has seen a majority.
+ *      Of three members nobody can be: both that stay are the majority. So there are five in some variants.
  *   5. A renewal counts votes of one roster, and extends what it counts.
  * What may happen: servers lose their data, at any time; a replacer ends anywhere, also between a step and its answer:
  * it is not scheduled any more. Clients may believe in a roster long after it was replaced. An attempt reaches any servers:
@@ -20,10 +21,18 @@
  * There is no clock. The longest lease has passed when every attempt that was under way is over, or was renewed since.
  */
 
+#ifndef MEMBERS
+#define MEMBERS 3               /* or 5, with one replacer: 4 is replaced by 5 */
+#endif
+#if MEMBERS == 5
+#define SERVERS 6
+#define MAJORITY 3
+#else
 #ifndef SERVERS
 #define SERVERS 4               /* 0, 1, 2: the members; 3: the new one; 4: that of another replacement */
 #endif
 #define MAJORITY 2
+#endif
 #ifndef ATTEMPTS
 #define ATTEMPTS 2
 #endif
@@ -72,7 +81,7 @@
 
 #define bit(i) (1 << (i))
 #define has(set, i) (((set) >> (i)) & 1)
-#define size(set) (has(set, 0) + has(set, 1) + has(set, 2) + has(set, 3) + has(set, 4))
+#define size(set) (has(set, 0) + has(set, 1) + has(set, 2) + has(set, 3) + has(set, 4) + has(set, 5))
 
 mtype:state = { blank, voter, quiet };
 
@@ -89,8 +98,13 @@ mtype:state = { blank, voter, quiet };
 #define third_roster 11
 #define third_survivors 3
 #endif
+#if MEMBERS == 5
+#define roster(r) ((r) == 1 -> 31 : 47)
+#define survivors(r) 15
+#else
 #define roster(r) ((r) == 1 -> 7 : ((r) == 2 -> 11 : third_roster))
 #define survivors(r) ((r) == 2 -> 3 : third_survivors)
+#endif
 #define epoch(r) ((r) == 1 -> 1 : ((r) == 3 && SECOND == SEQUEL -> 3 : 2))
 #define before(r) ((r) == 3 && SECOND == SEQUEL -> 2 : 1)
 
@@ -105,10 +119,15 @@ byte in_force;                  /* rosters of which a majority of full marks was
 byte begun, finished;           /* attempts: 1 .. begun; a set */
 byte holders, highest, losses, replacers;
 byte grants_later, kept;        /* for witnesses */
+#ifdef WITNESS_LEFT_BEHIND
+byte moved, by_left_behind;     /* servers that a client has taken; how many of them voted for a grant */
+#endif
 
 #define under_way ((bit(begun + 1) - 2) & ~finished)
 #define is_full(s, r) (mark[s] == voter && belongs[s] == (r) && has(roster(r), s))
-#if SERVERS > 4
+#if SERVERS > 5
+#define HOW_MANY(IS, r) (IS(0, r) + IS(1, r) + IS(2, r) + IS(3, r) + IS(4, r) + IS(5, r))
+#elif SERVERS > 4
 #define HOW_MANY(IS, r) (IS(0, r) + IS(1, r) + IS(2, r) + IS(3, r) + IS(4, r))
 #else
 #define HOW_MANY(IS, r) (IS(0, r) + IS(1, r) + IS(2, r) + IS(3, r))
@@ -146,6 +165,8 @@ inline fix_token() {
   n = 0; votes = 0
 }
 
+#define voted_left_behind(s, r) (key[s] == me && has(moved, s))
+
 inline enter() {
   printf("%d: enters with token %d\n", me, token);
   assert(holders == 0);                 /* nobody else is inside */
@@ -154,6 +175,10 @@ inline enter() {
 #ifdef WITNESS
   grants_later = grants_later + (mine > 1 && key[3] == me);
   assert(grants_later < WITNESS);       /* fails if so many can succeed with the new server: the model is not idle */
+#endif
+#ifdef WITNESS_LEFT_BEHIND
+  by_left_behind = HOW_MANY(voted_left_behind, mine);
+  assert(by_left_behind < WITNESS_LEFT_BEHIND);  /* fails if so many that were left behind can vote in the new roster */
 #endif
 #ifdef WITNESS_THIRD
   assert(mine < 3);                     /* fails if the second replacement comes about, too */
@@ -226,6 +251,9 @@ proctype attempt(byte me) {
 #if SERVERS > 4
      :: VOTE(4)
 #endif
+#if SERVERS > 5
+     :: VOTE(5)
+#endif
      :: break                           /* gives up, or dies */
      fi
   :: d_step { size(votes) >= MAJORITY -> fix_token() };
@@ -237,7 +265,7 @@ proctype attempt(byte me) {
   od;
   do
   :: RENEW(1) :: RENEW(2)
-#if SERVERS > 4
+#if SERVERS == 5
   :: RENEW(3)
 #endif
   :: break
@@ -285,8 +313,14 @@ proctype replacer(byte number) {
   mark[s] = quiet; belongs[s] = r; noted[s] = 0; awaited[s] = (VOTES_AT_ONCE -> 0 : under_way); \
   printf("server %d is quiet in roster %d\n", s, r) }
 
+#ifdef WITNESS_LEFT_BEHIND
+#define note_moved(s) moved = moved | bit(s)
+#else
+#define note_moved(s) skip
+#endif
+
 #define LEFT_BEHIND(r, s) d_step { has(in_force, r) && has(roster(r), s) && mark[s] == voter && is_earlier(s, r) -> \
-  belongs[s] = r; printf("server %d is taken into roster %d by a client\n", s, r) }
+  belongs[s] = r; note_moved(s); printf("server %d is taken into roster %d by a client\n", s, r) }
 
 #if READ_UNCOMPARED
 #define tells(s, r) (has(roster(r), s) && mark[s] != blank)
@@ -309,18 +343,23 @@ proctype replacer(byte number) {
 #define READ(r, s) d_step { mark[s] == quiet && belongs[s] == (r) && noted[s] == 0 && (awaited[s] & ~finished) == 0 && \
     HOW_MANY(tells, r) - tells(s, r) >= ENOUGH -> \
   note_that_of(r, s, 0); note_that_of(r, s, 1); note_that_of(r, s, 2); note_that_of(r, s, 3); \
-  note_that_of(r, s, SERVERS - 1) }
+  note_that_of(r, s, SERVERS - 2); note_that_of(r, s, SERVERS - 1) }
 
 #define REJOIN(r, s) d_step { mark[s] == quiet && belongs[s] == (r) && noted[s] != 0 -> \
   counter[s] = (!NOT_PRIMED && noted[s] - 1 > counter[s] -> noted[s] - 1 : counter[s]); \
   mark[s] = voter; noted[s] = 0; awaited[s] = 0; key[s] = 0; \
   printf("server %d is full in roster %d, at %d\n", s, r, counter[s]) }
 
+#if MEMBERS == 5
+#define FOR_ALL(STEP) :: STEP(1, 0) :: STEP(1, 1) :: STEP(1, 2) :: STEP(1, 3) :: STEP(1, 4) \
+  :: STEP(2, 0) :: STEP(2, 1) :: STEP(2, 2) :: STEP(2, 3) :: STEP(2, 5)
+#else
 #define FOR_ONE_AND_TWO(STEP) :: STEP(1, 0) :: STEP(1, 1) :: STEP(1, 2) :: STEP(2, 0) :: STEP(2, 1) :: STEP(2, 3)
 #if SERVERS > 4
 #define FOR_ALL(STEP) FOR_ONE_AND_TWO(STEP) :: STEP(3, 0) :: STEP(3, 1) :: STEP(3, 2) :: STEP(3, 3) :: STEP(3, 4)
 #else
 #define FOR_ALL(STEP) FOR_ONE_AND_TWO(STEP)
+#endif
 #endif
 
 proctype world() {
@@ -330,6 +369,10 @@ end:
   :: SEE(2)
 #if SERVERS > 4
   :: LOSE(4)
+#endif
+#if SERVERS > 5
+  :: LOSE(5)
+#elif SERVERS > 4
   :: SEE(3)
 #endif
   FOR_ALL(NOTE)
@@ -344,7 +387,7 @@ init {
   atomic {
     for (n : 0 .. SERVERS - 1) {
       if
-      :: n < 3 -> mark[n] = voter; belongs[n] = 1
+      :: n < MEMBERS -> mark[n] = voter; belongs[n] = 1
       :: else -> mark[n] = blank
       fi
     }
