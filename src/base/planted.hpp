@@ -50,6 +50,8 @@ enum class defect {
   blank_node_taken_in,      ///< a node without a mark is taken in, whatever its address
   former_member_votes,      ///< a node with a mark of an earlier epoch votes
   quorum_error_is_nothing,  ///< whatever error a node says, it is taken for having done nothing
+  minority_in_force,        ///< one full mark of a roster is enough for it
+  look_uncompared,          ///< clocks and counters are read whatever the node's mark is by now
   // Of etcd.
   etcd_entry_not_confirmed,  ///< whoever was before it has gone, so it is in: its own key is not looked at
   etcd_token_from_creation,  ///< the token is the revision at which its key came, not that of its entry

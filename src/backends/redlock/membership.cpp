@@ -230,6 +230,7 @@ bool membership::is_in_force(const node_mark& roster) const {
     if (each.is == state::unreachable || !each.mark || !same_roster(*each.mark, roster)) continue;
     if (each.mark->is == node_mark::state::full) full.insert(each.mark->own);
   }
+  if (planted(defect::minority_in_force)) return !full.empty();
   return full.size() >= majority_of(static_cast<unsigned>(roster.members.size()));
 }
 
@@ -413,12 +414,16 @@ void membership::be_quiet(node_number number, const std::optional<node_mark>& no
   adopt(number, mark_for(which, static_cast<std::uint64_t>(ours + clocks_.most_us)), 0, out);
 }
 
+unsigned membership::believed() const noexcept {
+  return planted(defect::minority_in_force) ? 1 : majority();
+}
+
 bool membership::clocks_known(time_point now) const noexcept {
-  return count(clocks_.read) >= majority() && now - clocks_.asked_at <= clocks_good_for;
+  return count(clocks_.read) >= believed() && now - clocks_.asked_at <= clocks_good_for;
 }
 
 bool membership::clocks_wanted() const noexcept {
-  return unnoted_ones() != 0 && count(voters_) >= majority();
+  return unnoted_ones() != 0 && count(voters_) >= believed();
 }
 
 void membership::read_clocks_if_needed(time_point now, actions& out) {
@@ -782,7 +787,7 @@ membership::actions membership::counter_read(node_number number, std::uint64_t r
     activate(now, out);
     return out;
   }
-  if (count(counted_ & voters_) < majority()) return out;
+  if (count(counted_ & voters_) < believed()) return out;
   for (node_number i = 0; i < listed(); ++i) {
     if (nodes_[i].is != state::priming) continue;
     const bool forgets = planted(defect::rejoin_without_counter);
@@ -840,7 +845,7 @@ void membership::prime(time_point now, actions& out) {
     counted_ = 0;
     largest_counter_ = 0;
   }
-  if (count(voters_) >= majority()) {
+  if (count(voters_) >= believed()) {
     out.read_counters = voters_ & ~counted_;
     out.reading = reading_;
   } else {

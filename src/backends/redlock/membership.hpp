@@ -258,6 +258,8 @@ class membership {
     std::int64_t most_us = 0;
   };
   clocks clocks_;
+  /// How many voters' clocks and counters are enough to take somebody in.
+  [[nodiscard]] unsigned believed() const noexcept;
   [[nodiscard]] bool clocks_known(time_point now) const noexcept;
   [[nodiscard]] bool clocks_wanted() const noexcept;
   time_point retry_at_ = time_point::max();

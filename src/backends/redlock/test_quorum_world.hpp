@@ -82,6 +82,7 @@ struct client {
   std::string name;
   std::vector<link> links;
   std::vector<party> parties;
+  node_set out_of_reach = 0;
   bool listens = false;
   bool alive = true;
   time_point alarm = time_point::max();
@@ -125,8 +126,10 @@ class world {
     gone_.assign(gone_.size(), false);
     if (replaces() && !how_.rivals) add_replacer(wanted_);
     work(now_ + 20s);
+    if (::testing::Test::HasFailure()) return;
+    expect_members_full();
     // Rivals may have left no majority of anything.
-    if (::testing::Test::HasFailure() || how_.rivals) return;
+    if (how_.rivals) return;
     for (const auto& each : clients_) {
       if (!each->alive) continue;
       for (const party& one : each->parties) {
@@ -135,9 +138,29 @@ class world {
       EXPECT_TRUE(each->machine->idle()) << each->name << " is not idle";
       EXPECT_EQ(count(each->machine->nodes().voters()), members_)
           << each->machine->nodes().trouble(now_).detail;
-      EXPECT_TRUE(!replaces() || each->machine->nodes().votes(wanted_.new_member)) << each->name;
+      EXPECT_TRUE(!replaces() || each->machine->nodes().votes(wanted_.new_member))
+          << each->name << "; the last replacer: " << last_refusal();
     }
     for (const model_node& each : nodes_) EXPECT_EQ(each.left_over(now_), "");
+  }
+
+  /// A client of which nothing is asked hears nothing of a replacement. When a member loses its data
+  /// afterwards, it is the only one there, and brings it back; then some clients see that member and
+  /// the one that was replaced, and others the rest. REQUIRES: three members, a spare, no faults.
+  void run_with_stale_client() {
+    const auto stale = make_client({});
+    work(now_ + 1s);
+    add_replacer(wanted_);
+    work(now_ + 10s);
+    ASSERT_TRUE(full_mark_of(node_called(wanted_.new_member))) << "nobody was replaced";
+    replacers_.back()->alive = false;
+    forget_all(0);
+    restart(0);
+    work(now_ + 10s);
+    stale->alive = false;
+    employ(make_client({}, only(1) | only(3)));
+    employ(make_client({}, only(0) | only(2)));
+    work(now_ + 10s);
   }
 
   [[nodiscard]] std::uint64_t grants() const { return grants_; }
@@ -179,15 +202,20 @@ class world {
 
   // ---- clients -----------------------------------------------------------------------------------
 
-  void add_client() {
-    const auto made = make_client({});
-    made->parties.resize(2);
-    for (party& each : made->parties)
-      at(now_ + between(1ms, 300ms), [&, made] { begin(*made, each); });
+  void add_client() { employ(make_client({})); }
+  /// Somebody uses it from now on.
+  void employ(const std::shared_ptr<client>& who) {
+    who->parties.resize(2);
+    for (party& each : who->parties) {
+      at(now_ + between(1ms, 300ms), [this, who, &each] { begin(*who, each); });
+    }
   }
 
-  std::shared_ptr<client> make_client(std::optional<replacement> wanted) {
+  /// `out_of_reach`: nodes that it never gets a connection to.
+  std::shared_ptr<client> make_client(std::optional<replacement> wanted,
+                                      node_set out_of_reach = 0) {
     auto made = std::make_shared<client>();
+    made->out_of_reach = out_of_reach;
     made->name = "00000000000000" + std::to_string(10 + clients_.size());
     made->words =
         std::make_unique<speech>(speech::settings{.prefix = "", .client = made->name, .owner = {}});
@@ -224,6 +252,29 @@ class world {
   }
   [[nodiscard]] node_number node_called(const std::string& name) const {
     return static_cast<node_number>(std::stoul(name.substr(4)));
+  }
+
+  /// A replacement that came about ends with every member at it, the new one included.
+  void expect_members_full() const {
+    if (!replaces()) return;
+    const auto newest = newest_mark();
+    ASSERT_TRUE(newest);
+    EXPECT_TRUE(how_.rivals || newest->epoch >= 2) << "nothing was replaced";
+    unsigned full = 0;
+    unsigned others = 0;
+    for (node_number i = 0; i < nodes_.size(); ++i) {
+      const auto mark = full_mark_of(i);
+      if (!mark || mark->epoch != newest->epoch) continue;
+      ++(same_roster(*mark, *newest) ? full : others);
+    }
+    // What rivals have begun may be stuck, and so may who has the mark of the one that came second.
+    if (how_.rivals && (full < majority_of(members_) || others > 0)) return;
+    EXPECT_EQ(full, members_) << "not all members have the mark of epoch " << newest->epoch;
+  }
+
+  [[nodiscard]] std::string last_refusal() const {
+    const auto& ended = replacers_.back()->machine->nodes().replaced();
+    return !ended ? "is not done" : *ended ? "is done" : ended->error().detail;
   }
 
   void add_replacer(const replacement& wanted) { replacers_.push_back(make_client(wanted)); }
@@ -309,7 +360,7 @@ class world {
     link& through = who.links[node];
     const std::uint64_t attempt = ++through.attempt;
     at(now_ + between(1ms, 200ms), [this, &who, node, attempt] {
-      if (gone_[node]) {
+      if (gone_[node] || (who.out_of_reach & only(node)) != 0) {
         if (who.links[node].attempt != attempt) return;
         step(who, [&](quorum& machine, quorum_actions& out) {
           machine.node_down(node, {make_error_code(errc::unavailable), "gone"}, now_, out);
