@@ -81,8 +81,11 @@ TEST(Replica, ThatIsSynchronousAndAwayIsWaitedForWhateverTheTimeOutOfStatements)
   ASSERT_TRUE(
       eventually([&] { return primary.value("SHOW synchronous_standby_names") == "absent"; }));
 
-  for (const std::string options : {"", "?options=-c%20statement_timeout%3D100"}) {
-    mutex door{open(primary.address() + options), "door" + options, lasting()};
+  // Long enough for a busy server to do its work, and shorter than the client waits.
+  client_options patient = quick();
+  patient.request_timeout = 2s;
+  for (const std::string options : {"", "?options=-c%20statement_timeout%3D800"}) {
+    mutex door{open(primary.address() + options, patient), "door" + options, lasting()};
     const auto trouble = error_of([&] { static_cast<void>(door.try_acquire()); });
     EXPECT_EQ(trouble.code, errc::outcome_unknown) << options << ": " << trouble.text;
   }
