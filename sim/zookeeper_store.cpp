@@ -10,7 +10,6 @@ namespace sallyport::sim {
 
 using backends::zookeeper::child;
 using backends::zookeeper::model_store;
-using backends::zookeeper::node_stat;
 using backends::zookeeper::read_child;
 using backends::zookeeper::status;
 using backends::zookeeper::verb;

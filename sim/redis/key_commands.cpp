@@ -135,18 +135,17 @@ struct scan_options {
 scan_options parse_scan_options(arguments options) {
   scan_options parsed;
   for (std::size_t i = 0; i < options.size(); i += 2) {
-    if (i + 1 == options.size()) {
-      parsed.refused = syntax_error();
-    } else if (is_word(options[i], "count")) {
+    const bool has_value = i + 1 < options.size();
+    if (has_value && is_word(options[i], "count")) {
       const auto count = parse_integer(options[i + 1]);
       if (!count.has_value()) {
         parsed.refused = not_an_integer();
       } else if (*count < 1) {
         parsed.refused = syntax_error();
       }
-    } else if (is_word(options[i], "match")) {
+    } else if (has_value && is_word(options[i], "match")) {
       parsed.pattern = options[i + 1];
-    } else if (is_word(options[i], "type")) {
+    } else if (has_value && is_word(options[i], "type")) {
       parsed.type = options[i + 1];
     } else {
       parsed.refused = syntax_error();

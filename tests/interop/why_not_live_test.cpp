@@ -245,6 +245,10 @@ class Failover : public testing::Test {
         kit::eventually([&] { return replica_.probe().info("master_link_status") == "up"; }));
   }
 
+  /// A store has had its name for long when it fails over; here it was drawn a moment ago.
+  [[nodiscard]] bool replica_knows_the_name() {
+    return kit::eventually([&] { return replica_.command({"EXISTS", "\x01store"}).integer == 1; });
+  }
   void stop_replication() { replication_.set(flow::to_client, fault::silence()); }
   void fail_over() {
     master_.kill();
@@ -285,6 +289,7 @@ TEST_F(Failover, CostsSallyportTheLockButNotTheData) {
   const redis_gate gate{"balance:fence"};
   const client first_client = client::open(address());
   mutex first{first_client, "orders"};
+  ASSERT_TRUE(replica_knows_the_name());
   stop_replication();
   const lease of_first = first.acquire();
   fail_over();

@@ -42,6 +42,12 @@ struct access {
   [[nodiscard]] mode_t file_mode() const noexcept { return for_all ? 0666 : 0660; }
 };
 
+/// The same rights, but for those of the group and of others to write.
+mode_t closed_to_others(mode_t mode) {
+  constexpr mode_t to_write = S_IWGRP | S_IWOTH;
+  return mode & 07777U & ~to_write;
+}
+
 constexpr std::size_t group_room = 65536;
 
 std::optional<gid_t> group_number(const std::string& name) {
@@ -129,7 +135,7 @@ class maker {
     }
     // What lies there was put there by whoever could. From here on only root can: what is looked at stays
     // what it is. Users who are at work are not disturbed.
-    if (::fchmod(folder_.number(), about.st_mode & 07777U & ~(S_IWGRP | S_IWOTH)) != 0) {
+    if (::fchmod(folder_.number(), closed_to_others(about.st_mode)) != 0) {
       return failed("shut its folder");
     }
     return std::monostate{};
@@ -287,7 +293,7 @@ class maker {
         ::openat(folder_.number(), pipes_folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat about {};
     if (!inboxes.open() || ::fstat(inboxes.number(), &about) != 0 ||
-        ::fchmod(inboxes.number(), about.st_mode & 07777U & ~(S_IWGRP | S_IWOTH)) != 0) {
+        ::fchmod(inboxes.number(), closed_to_others(about.st_mode)) != 0) {
       return failed("open the folder of pipes");
     }
     for (std::uint64_t number = 0; number < ready_made_pipes; ++number) {

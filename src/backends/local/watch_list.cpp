@@ -56,7 +56,7 @@ void watch_list::stop_waiting(const holder_id& who, const std::vector<client_num
 std::vector<holder_id> watch_list::died(client_number peer) {
   const auto found = watched_.find(peer);
   if (found == watched_.end()) return {};
-  const std::vector<holder_id> waiters(found->second.begin(), found->second.end());
+  std::vector<holder_id> waiters(found->second.begin(), found->second.end());
   kernel_.end_watching(peer);
   watched_.erase(found);
   return waiters;

@@ -122,7 +122,7 @@ class link : public net::pump::source, public std::enable_shared_from_this<link>
   /// do. False: more has to come. The failure ends the attempt.
   [[nodiscard]] virtual base::result<bool> hear_greeting() = 0;
   /// The greeting goes on with this. From inside hear_greeting(), which then says false.
-  void say_more(std::string bytes) {
+  void say_more(std::string_view bytes) {
     greeting_ += bytes;
     more_to_say_ = true;
   }

@@ -110,7 +110,7 @@ bool link::go_on() {
     ++expected_;
   }
   if (bytes.empty()) return false;
-  say_more(std::move(bytes));
+  say_more(bytes);
   return true;
 }
 
