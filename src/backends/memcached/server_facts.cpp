@@ -81,8 +81,7 @@ sallyport::capabilities capabilities_of(const server_facts& facts, bool connecte
       "A killed holder delays others by its lease, rounded up to whole seconds, and up to two "
       "seconds more: the server's clock is as coarse as that.",
       "A server that stood still (SIGSTOP, a frozen machine, no processor for seconds) may end "
-      "what "
-      "it stores in the first moments after that as much too early as it stood.",
+      "what it stores in the first moments after that as much too early as it stood.",
       "Waiters ask again and again, in no order; whoever asks first enters. A client that has just "
       "left a lock that others ask for lets them ask first.",
       "Locks can't be listed: memcached cannot enumerate its items reliably.",
