@@ -70,11 +70,11 @@ bool connected_to_itself(int socket) {
 
 }  // namespace
 
-dialer::dialer(endpoint where, std::shared_ptr<const tls_context> tls, std::string server_name,
-               time_point give_up)
+dialer::dialer(endpoint where, std::shared_ptr<const tls_context> tls,
+               const std::string& server_name, time_point give_up)
     : where_(std::move(where)),
       tls_(std::move(tls)),
-      server_name_(server_name.empty() ? where_.host : std::move(server_name)),
+      server_name_(server_name.empty() ? where_.host : server_name),
       give_up_(give_up),
       next_look_(first_look) {}
 

@@ -26,7 +26,7 @@ class dialer {
 
   /// Without a context: no TLS. `server_name`: see tls_settings. Every address gets an equal share
   /// of the time until `give_up`, so that one that does not answer does not use up all of it.
-  dialer(endpoint where, std::shared_ptr<const tls_context> tls, std::string server_name,
+  dialer(endpoint where, std::shared_ptr<const tls_context> tls, const std::string& server_name,
          time_point give_up);
 
   struct progress {

@@ -12,7 +12,7 @@
 #include <utility>
 
 // Weak: defined only in a program that runs under the thread sanitizer.
-extern "C" void __tsan_init() __attribute__((weak));  // NOLINT(bugprone-reserved-identifier)
+extern "C" void __tsan_init() __attribute__((weak));  // NOLINT(bugprone-*,readability-*)
 
 namespace sallyport::net {
 
@@ -52,7 +52,8 @@ std::vector<socket_address> addresses_in(const addrinfo* list) {
 }
 
 tl::unexpected<base::failure> not_found(const std::string& host, int error) {
-  const std::string reason = error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error);
+  const std::string reason =
+      error == EAI_SYSTEM ? std::generic_category().message(errno) : ::gai_strerror(error);
   return base::fail(std::error_code(EHOSTUNREACH, std::generic_category()),
                     "cannot find the host '" + host + "': " + reason);
 }

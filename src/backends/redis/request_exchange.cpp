@@ -14,7 +14,6 @@ namespace sallyport::backends::redis {
 
 using backend_api::acquire_answer;
 using backend_api::delivery_gate;
-using backend_api::gone;
 using backend_api::granted;
 using backend_api::held;
 using backend_api::renew_answer;
