@@ -170,7 +170,7 @@ class CliTest(unittest.TestCase):
                     stream.close()
 
     def redis_server(self, *options, started=True):
-        server = RedisServer(self.folder / f"redis-{free_port()}", *options)
+        server = RedisServer(pathlib.Path(tempfile.mkdtemp(prefix="redis-", dir=self.folder)) / "server", *options)
         self.addCleanup(server.stop)
         if started:
             server.start()
