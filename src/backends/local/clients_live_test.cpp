@@ -339,11 +339,13 @@ TEST_F(LocalClients, OpenAndCloseAtTheSameTimeInThreadsAndProcesses) {
   };
   living_child other([&] {
     std::vector<std::jthread> threads;
+    threads.reserve(3);
     for (int i = 0; i < 3; ++i) threads.emplace_back(storm, 40);
     return threads;
   });
   {
     std::vector<std::jthread> threads;
+    threads.reserve(6);
     for (int i = 0; i < 6; ++i) threads.emplace_back(storm, 40);
   }
   other.end();

@@ -335,7 +335,7 @@ class world {
 
   void carry_out(client& who, quorum_action& what) {
     if (auto* const sent = std::get_if<delivery>(&what)) {
-      send(who, std::move(*sent));
+      send(who, *sent);
       return;
     }
     if (auto* const acquired = std::get_if<acquire_told>(&what)) tell(who, *acquired);
@@ -408,7 +408,7 @@ class world {
     });
   }
 
-  void send(client& who, delivery what) {
+  void send(client& who, const delivery& what) {
     link& through = who.links[what.why.node];
     const auto flight = std::make_shared<link::flight>(link::flight{what.why, false});
     if (!through.up) {
