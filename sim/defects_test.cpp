@@ -21,7 +21,7 @@ struct planted_case {
   std::uint64_t within_seeds = 0;
   /// only seeds on this store can; empty: all
   std::string_view store{};
-  /// where the search begins: seconds of those before it are saved
+  /// Where the search begins: near a seed that finds it, where the first thousands do not.
   std::uint64_t first_seed = 1;
 
   friend std::ostream& operator<<(std::ostream& out, const planted_case& shown) {
